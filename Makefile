@@ -84,9 +84,9 @@ proto: $(VENV)/.dev
 
 # The pages that are made from the program itself.
 docs: $(VENV)/.dev
-	$(PYTHON) -m node.settings.config_docs > docs/configuration.md
-	$(PYTHON) -m node.http.monitoring_docs > docs/monitoring.md
-	$(PYTHON) -m cli.docs_page > docs/cli.md
+	$(PYTHON) -m tandemlog_server.node.settings.config_docs > docs/configuration.md
+	$(PYTHON) -m tandemlog_server.node.http.monitoring_docs > docs/monitoring.md
+	$(PYTHON) -m tandemlog_server.cli.docs_page > docs/cli.md
 	$(PYTHON) scripts/api_docs.py > docs/api.md
 
 format: $(VENV)/.dev

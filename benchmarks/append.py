@@ -13,10 +13,10 @@ from pathlib import Path
 
 from benchmarks.harness import Figure, bring_in_memory, medians_in_turns
 from benchmarks.workload import QUEUES, batches, topics
-from storage.config import StoreConfig
-from storage.message_store import MessageStore
-from storage.metadata.topics import TopicConfig
 from tandemlog.format.record.batch import RecordBatch
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.metadata.topics import TopicConfig
 
 FEW, MANY = 64, 1_024
 RECORDS = 1_000

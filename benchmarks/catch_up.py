@@ -19,8 +19,8 @@ import tandemlog
 from benchmarks.harness import Figure, MemoryAtHand, median_of
 from benchmarks.nodes import cluster, free_base
 from benchmarks.produce import TOPICS, send_many_rate
-from cli.local.cluster import LocalCluster
-from ha.config import HaConfig
+from tandemlog_server.cli.local.cluster import LocalCluster
+from tandemlog_server.ha.config import HaConfig
 
 CHUNK = HaConfig("bench", "n0").chunk_bytes
 BARE_BYTES = 1_500 << 20

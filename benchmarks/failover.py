@@ -10,7 +10,7 @@ from pathlib import Path
 import tandemlog
 from benchmarks.harness import Figure
 from benchmarks.nodes import cluster
-from cli.local.drills import TOPIC, Drill, Load
+from tandemlog_server.cli.local.drills import TOPIC, Drill, Load
 
 ROUNDS = 20
 # fault: most seconds in the median, and at worst

@@ -12,10 +12,10 @@ from typing import Any
 
 import tandemlog
 from benchmarks.workload import QUEUES, topics
-from cli.local.cluster import LocalCluster, Wishes, plan_cluster
-from cli.local.coordinator import PORT_DISTANCE, PORTS
 from tandemlog.cluster.topology import Topology
 from tandemlog.errors import TandemlogError
+from tandemlog_server.cli.local.cluster import LocalCluster, Wishes, plan_cluster
+from tandemlog_server.cli.local.coordinator import PORT_DISTANCE, PORTS
 
 
 def free_base(distance: int = 100, nodes: int = 3) -> int:

@@ -11,8 +11,8 @@ from benchmarks.harness import Figure, median_of
 from benchmarks.nodes import cluster
 from benchmarks.produce import TOPICS, send_many_rate
 from benchmarks.workload import topics
-from cli.local.cluster import LocalCluster
 from tandemlog import Message
+from tandemlog_server.cli.local.cluster import LocalCluster
 
 GIB = 1 << 30
 STEP = 1_000_000

@@ -20,9 +20,9 @@ from benchmarks.harness import Figure
 from interop.load import Load
 from interop.rocketmq import Broker, NameServer, StoreSizes, ask
 from interop.store_client import StoreClient
-from rocketmq.wire.requests import GET_BROKER_RUNTIME_INFO
 from running import ROOT, NodeProcess, free_ports
 from tandemlog.format.files.store_json import loads
+from tandemlog_server.rocketmq.wire.requests import GET_BROKER_RUNTIME_INFO
 
 MESSAGES, BODY_BYTES = 600_000, 1024
 ROUNDS = 5

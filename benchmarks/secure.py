@@ -18,12 +18,12 @@ from benchmarks import produce, pull
 from benchmarks.harness import Figure, bring_in_memory
 from benchmarks.nodes import cluster
 from benchmarks.workload import topics
-from cli.local.cluster import LocalCluster
-from node.tokens.access_editing import Grant, edited
-from node.tokens.secret import hash_of, new_token
 from tandemlog import Admin, Security
 from tandemlog.errors import AuthenticationError
 from tandemlog.memory import keep_freed_memory
+from tandemlog_server.cli.local.cluster import LocalCluster
+from tandemlog_server.node.tokens.access_editing import Grant, edited
+from tandemlog_server.node.tokens.secret import hash_of, new_token
 
 RUNS = 6
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ha.protocol.versions import VERSION
+from tandemlog_server.ha.protocol.versions import VERSION
 
 from .shared.exit_codes import INTERRUPTED, table
 

@@ -1,4 +1,4 @@
-"""docs/cli.md, made from the program: `python -m cli.docs_page > docs/cli.md`.
+"""docs/cli.md, made from the program: `python -m tandemlog_server.cli.docs_page > docs/cli.md`.
 
 The exit codes are those of every command, so the page has them once, as a table. A command with
 others has its own line.

@@ -7,7 +7,7 @@ of the virtual environment would be 50 MB of bytecode; what our modules import i
 import importlib
 import pkgutil
 
-for package in ("tandemlog", "storage", "ha", "rocketmq", "node", "cli"):
+for package in ("tandemlog", "tandemlog_server"):
     for module in pkgutil.walk_packages(
         [importlib.import_module(package).__path__[0]], package + "."
     ):

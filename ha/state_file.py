@@ -8,10 +8,10 @@ refused, because its acknowledgements would be counted under a wrong name.
 import uuid
 from pathlib import Path
 
-from storage.disk.files import FileSystem
-from storage.disk.small_files import read_small, write_small
-from storage.disk_refusal import refusing
-from storage.store_paths import StorePaths
+from tandemlog_server.storage.disk.files import FileSystem
+from tandemlog_server.storage.disk.small_files import read_small, write_small
+from tandemlog_server.storage.disk_refusal import refusing
+from tandemlog_server.storage.store_paths import StorePaths
 
 from .config import HaConfig, Role
 from .errors import StateFileError

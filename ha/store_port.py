@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from storage.config import StoreConfig
-from storage.positions import Position
 from tandemlog.format.constants import Buffer
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.positions import Position
 
 TOPICS = "topics"
 GROUPS = "groups"

@@ -6,12 +6,12 @@ its term: one that was lost together with the master before would otherwise be m
 
 from collections.abc import Sequence
 
-from ha.election.snapshot import Snapshot
-from ha.master.members import NO_MASTER, UNREACHABLE
-from ha.protocol.versions import VERSION
-from ha.state import HaState
-from storage.message_store import MessageStore
 from tandemlog.v1 import common_pb2
+from tandemlog_server.ha.election.snapshot import Snapshot
+from tandemlog_server.ha.master.members import NO_MASTER, UNREACHABLE
+from tandemlog_server.ha.protocol.versions import VERSION
+from tandemlog_server.ha.state import HaState
+from tandemlog_server.storage.message_store import MessageStore
 
 
 def rows_without_master(

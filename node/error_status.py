@@ -19,9 +19,12 @@ import logging
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ha.coordinator.errors import CoordinatorError, UnknownOutcomeError
-from ha.election.requests import ChangeRefusedError
-from storage.errors import (
+from tandemlog.format.errors import FormatError
+from tandemlog.format.words import shortened
+from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog_server.ha.coordinator.errors import CoordinatorError, UnknownOutcomeError
+from tandemlog_server.ha.election.requests import ChangeRefusedError
+from tandemlog_server.storage.errors import (
     BatchRefusedError,
     CorruptStoreError,
     DiskFullError,
@@ -33,11 +36,8 @@ from storage.errors import (
     StoreReadOnlyError,
     UnreadableError,
 )
-from storage.metadata.topics import MetadataError
-from storage.reads.results import NoRecordError, TooManyEntriesError
-from tandemlog.format.errors import FormatError
-from tandemlog.format.words import shortened
-from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog_server.storage.metadata.topics import MetadataError
+from tandemlog_server.storage.reads.results import NoRecordError, TooManyEntriesError
 
 from .access.errors import DeniedError, NotKnownError, OverLimitError
 

@@ -11,19 +11,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 
-from ha.config import HaConfig
-from ha.coordinator.etcd_client import connect, since_boot
-from ha.election.agent import ElectionAgent
-from ha.election.host import Identity
-from ha.election.requests import ClusterRequests
-from ha.master.master import ReplicationMaster
-from ha.protocol.replication_service import ReplicationService
-from ha.slave.slave import ReplicationSlave
-from ha.state_file import StateFile
-from rocketmq.follow.address import parse_address
-from storage.clock import Clock
-from storage.message_store import MessageStore
 from tandemlog.v1 import common_pb2
+from tandemlog_server.ha.config import HaConfig
+from tandemlog_server.ha.coordinator.etcd_client import connect, since_boot
+from tandemlog_server.ha.election.agent import ElectionAgent
+from tandemlog_server.ha.election.host import Identity
+from tandemlog_server.ha.election.requests import ClusterRequests
+from tandemlog_server.ha.master.master import ReplicationMaster
+from tandemlog_server.ha.protocol.replication_service import ReplicationService
+from tandemlog_server.ha.slave.slave import ReplicationSlave
+from tandemlog_server.ha.state_file import StateFile
+from tandemlog_server.rocketmq.follow.address import parse_address
+from tandemlog_server.storage.clock import Clock
+from tandemlog_server.storage.message_store import MessageStore
 
 from .cluster_rows import rows_without_master, with_own_state, with_roster
 from .process.tasks import cancelled, nothing

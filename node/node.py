@@ -18,10 +18,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from ha.protocol.replication_service import ReplicationService
-from storage.clock import duration
-from storage.message_store import MessageStore
 from tandemlog.v1 import common_pb2
+from tandemlog_server.ha.protocol.replication_service import ReplicationService
+from tandemlog_server.storage.clock import duration
+from tandemlog_server.storage.message_store import MessageStore
 
 from .groups.coordinator import GroupCoordinator
 from .groups.limits import GroupLimits

@@ -16,17 +16,17 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ha.config import HaConfig
-from ha.errors import HaError
-from ha.state_file import StateFile
-from rocketmq.follow.address import parse_address
-from storage.disk.files import FileSystem
-from storage.disk.real_files import RealFileSystem
-from storage.errors import StoreError, StoreLayoutError
-from storage.state_files.abort_file import AbortFile
-from storage.state_files.checkpoint import StoreCheckpoint
-from storage.state_files.lock_file import LockFile
-from storage.store_paths import StorePaths
+from tandemlog_server.ha.config import HaConfig
+from tandemlog_server.ha.errors import HaError
+from tandemlog_server.ha.state_file import StateFile
+from tandemlog_server.rocketmq.follow.address import parse_address
+from tandemlog_server.storage.disk.files import FileSystem
+from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.errors import StoreError, StoreLayoutError
+from tandemlog_server.storage.state_files.abort_file import AbortFile
+from tandemlog_server.storage.state_files.checkpoint import StoreCheckpoint
+from tandemlog_server.storage.state_files.lock_file import LockFile
+from tandemlog_server.storage.store_paths import StorePaths
 
 from .process.machine_bounds import (
     LEAST_FILES,

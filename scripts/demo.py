@@ -34,14 +34,14 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 import tandemlog
-from cli.local.cluster import LocalCluster, NodeProcess, Wishes, plan_cluster
-from storage.config import StoreConfig
-from storage.tools.dump import dump
-from storage.tools.verify import verify
 from tandemlog import Message, ProducerOptions, ReadFrom
 from tandemlog.consume.received import messages_of
 from tandemlog.errors import NoNodeError, TandemlogError
 from tandemlog.v1 import broker_pb2, broker_pb2_grpc
+from tandemlog_server.cli.local.cluster import LocalCluster, NodeProcess, Wishes, plan_cluster
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.tools.dump import dump
+from tandemlog_server.storage.tools.verify import verify
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared" / "golden" / "rocketmq-5.5.0-clean"

@@ -1,6 +1,6 @@
 """`python -m tandemlog`: the program, as the command `tandemlog`."""
 
-from cli.app import main
+from tandemlog_server.cli.app import main
 
 if __name__ == "__main__":
     main()

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from cli import app
-from node.node import Node
-from node.settings.config import NodeConfig, load_config
-from node.settings.sections import StoreSection
+from tandemlog_server.cli import app
+from tandemlog_server.node.node import Node
+from tandemlog_server.node.settings.config import NodeConfig, load_config
+from tandemlog_server.node.settings.sections import StoreSection
 
 
 def serve(

@@ -17,9 +17,9 @@ import grpc
 import forked
 import needs
 from forked import AnyProcess
-from ha.coordinator.methods import RANGE
 from running import LOOPBACK, ROOT, Place, ServerProcess, free_ports, wait_until
 from tandemlog.v1 import coordinator_pb2 as pb
+from tandemlog_server.ha.coordinator.methods import RANGE
 
 
 def etcd_or_skip() -> None:

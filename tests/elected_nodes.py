@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from cli.local.drills import QUEUES, TOPIC, Load
 from running import LOOPBACK, SMALL, NodeProcess, Place, free_ports, wait_until
 from tandemlog.sync.admin import Admin
+from tandemlog_server.cli.local.drills import QUEUES, TOPIC, Load
 
 SETTLE_S = 120.0
 """For what takes seconds on an idle machine."""

@@ -202,8 +202,8 @@ def _end_all(pids: Sequence[int]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    app = importlib.import_module("cli.app")
-    importlib.import_module("node.run")
+    app = importlib.import_module("tandemlog_server.cli.app")
+    importlib.import_module("tandemlog_server.node.run")
     for name in app.COMMANDS.values():
         importlib.import_module(f"cli.commands.{name}")
     gc.collect()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import grpc
 
-from node.certs.folder import make_authority, make_certificate
-from node.certs.names import Kind, Owner
 from tandemlog.transport.security import Security
+from tandemlog_server.node.certs.folder import make_authority, make_certificate
+from tandemlog_server.node.certs.names import Kind, Owner
 
 CLUSTER = "tests"
 

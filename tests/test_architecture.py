@@ -16,7 +16,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-OWN = ("storage", "ha", "rocketmq", "node", "cli", "tandemlog")
+FOLDERS = ("storage", "ha", "rocketmq", "node", "cli")
+OWN = (*FOLDERS, "tandemlog")
+SERVER = "tandemlog_server"
+"""The folders of a node are imported as parts of this package; here they go by their folder."""
 MADE_UP = (
     "worker.py",
     "test_worker.py",
@@ -231,7 +234,7 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imported(path: Path, tree: ast.AST) -> Iterator[tuple[str, int]]:
+def imports(path: Path, tree: ast.AST) -> Iterator[tuple[str, int]]:
     """Every module that `tree` imports, absolute, with its line."""
     package = module_name(path).split(".")
     if path.name != "__init__.py":
@@ -244,9 +247,15 @@ def imported(path: Path, tree: ast.AST) -> Iterator[tuple[str, int]]:
             base = package[: len(package) - node.level + 1] if node.level else []
             target = ".".join([*base, *([node.module] if node.module else [])])
             yield target, node.lineno
-            if node.level or target in OWN:
+            if node.level or target in OWN or target == SERVER:
                 for alias in node.names:
                     yield f"{target}.{alias.name}", node.lineno
+
+
+def imported(path: Path, tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Every module of `imports`, by its folder."""
+    for name, line in imports(path, tree):
+        yield name.removeprefix(f"{SERVER}."), line
 
 
 def within(name: str, packages: tuple[str, ...]) -> bool:
@@ -268,6 +277,20 @@ def test_every_import_goes_downward() -> None:
                 if name == "tandemlog" and any(each.startswith("tandemlog.") for each in allowed):
                     continue
                 wrong.append(f"{path.relative_to(ROOT)}:{line} imports {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_module_has_one_name() -> None:
+    """An import by the folder would load a module a second time, and none in an installation."""
+    wrong = []
+    files = [*modules(), *(ROOT / "tests").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module or ""]
+            folders = [each for each in names if within(each, FOLDERS)]
+            wrong += [f"{path.relative_to(ROOT)} imports {each}" for each in folders]
     assert not wrong, "\n".join(wrong)
 
 

@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from node.process.log_setup import set_up_logging
-from node.process.process_setup import prepare_process
-from node.run import run_node
-from node.settings.config import load_config
 from running import ROOT, NodeProcess, toml
+from tandemlog_server.node.process.log_setup import set_up_logging
+from tandemlog_server.node.process.process_setup import prepare_process
+from tandemlog_server.node.run import run_node
+from tandemlog_server.node.settings.config import load_config
 
 TICK_S = 0.002
 

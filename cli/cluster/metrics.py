@@ -17,10 +17,10 @@ from typing import Any
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from node.http.families import PREFIX
 from tandemlog.cluster.topology import NodeInfo
 from tandemlog.transport.files import SecurityFiles
 from tandemlog.transport.security import Security
+from tandemlog_server.node.http.families import PREFIX
 
 TRAFFIC = {
     "messages_in": "messages_in_total",

@@ -27,14 +27,14 @@ from pathlib import Path
 from typing import Any
 from urllib.request import HTTPSHandler, ProxyHandler, build_opener
 
-from node.settings.config import ConfigError
-from node.settings.endpoints import usable
-from storage.config import StoreConfig
-from storage.disk.real_files import RealFileSystem
-from storage.errors import StoreLockedError
-from storage.inspect.geometry import Geometry
 from tandemlog.format.words import counted
 from tandemlog.transport.security import Security
+from tandemlog_server.node.settings.config import ConfigError
+from tandemlog_server.node.settings.endpoints import usable
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.errors import StoreLockedError
+from tandemlog_server.storage.inspect.geometry import Geometry
 
 from .coordinator import EMBEDDED, NONE, LocalCoordinator
 from .process import with_package_path

@@ -16,8 +16,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from node.settings.config import ConfigError
-from node.settings.endpoints import usable
+from tandemlog_server.node.settings.config import ConfigError
+from tandemlog_server.node.settings.endpoints import usable
 
 from .process import with_package_path
 from .security import COORDINATOR, OPERATOR, LocalSecurity
@@ -139,7 +139,14 @@ def _etcd(directory: Path, first: int, number: int, security: LocalSecurity | No
     name = f"etcd-{number}"
     command = [
         # etcd has no option to end with its parent, and a terminal's Ctrl-C is not for it
-        *(sys.executable, "-P", "-m", "node.process.with_parent", str(os.getpid()), "etcd"),
+        *(
+            sys.executable,
+            "-P",
+            "-m",
+            "tandemlog_server.node.process.with_parent",
+            str(os.getpid()),
+            "etcd",
+        ),
         f"--name={name}",
         f"--data-dir={directory / name}",
         f"--listen-client-urls={scheme}://{clients[number]}",

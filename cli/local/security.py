@@ -20,9 +20,10 @@ from pathlib import Path
 
 import tomlkit
 
-from node.certs.authority import CertificateError
-from node.certs.description import read_certificate
-from node.certs.folder import (
+from tandemlog.transport.security import Security
+from tandemlog_server.node.certs.authority import CertificateError
+from tandemlog_server.node.certs.description import read_certificate
+from tandemlog_server.node.certs.folder import (
     AUTHORITY,
     certificate_file,
     cluster_in,
@@ -30,10 +31,9 @@ from node.certs.folder import (
     make_authority,
     make_certificate,
 )
-from node.certs.names import Kind, Owner
-from node.tokens.access_editing import Grant, edited
-from node.tokens.secret import hash_of, new_token, write_secret
-from tandemlog.transport.security import Security
+from tandemlog_server.node.certs.names import Kind, Owner
+from tandemlog_server.node.tokens.access_editing import Grant, edited
+from tandemlog_server.node.tokens.secret import hash_of, new_token, write_secret
 
 FOLDER = "secure"
 OPERATOR = "operator"

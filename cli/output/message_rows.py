@@ -3,8 +3,8 @@
 import base64
 from typing import Any
 
-from storage.tools.dump import message_row
 from tandemlog.consume.received_message import ReceivedMessage
+from tandemlog_server.storage.tools.dump import message_row
 
 MESSAGE_COLUMNS = (
     "topic",

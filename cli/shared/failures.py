@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 import typer
 
-from ha.errors import HaError, StateFileError
-from node.settings.config import ConfigError
-from storage.errors import StoreError
 from tandemlog import errors as client_errors
 from tandemlog.format.errors import FormatError
+from tandemlog_server.ha.errors import HaError, StateFileError
+from tandemlog_server.node.settings.config import ConfigError
+from tandemlog_server.storage.errors import StoreError
 
 from . import exit_codes
 

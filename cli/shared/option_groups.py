@@ -19,9 +19,9 @@ from typing import Any, get_type_hints
 
 import typer
 
-from storage.config import StoreConfig
-from storage.disk.real_files import RealFileSystem
-from storage.store_paths import StorePaths
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.store_paths import StorePaths
 
 from .exit_codes import STORE
 from .failures import CommandError, one_line_errors

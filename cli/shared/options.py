@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from storage.config import StoreConfig
 from tandemlog.cluster.connection import ConnectionOptions
 from tandemlog.cluster.endpoints import parse_endpoints
 from tandemlog.cluster.topology import ReadFrom
 from tandemlog.format.calls import DEFAULT_PORT
+from tandemlog_server.storage.config import StoreConfig
 
 from ..output.tables import Format
 from .connecting import security

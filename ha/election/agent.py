@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import replace
 
-from storage.clock import Clock
+from tandemlog_server.storage.clock import Clock
 
 from ..config import HaConfig
 from ..coordinator.coordinator import Coordinator

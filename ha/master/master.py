@@ -17,10 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from storage.clock import Clock
-from storage.disk.files import FileSystem
-from storage.disk.real_files import RealFileSystem
 from tandemlog.v1 import common_pb2
+from tandemlog_server.storage.clock import Clock
+from tandemlog_server.storage.disk.files import FileSystem
+from tandemlog_server.storage.disk.real_files import RealFileSystem
 
 from ..config import HaConfig
 from ..errors import NotRunningError, TooManyError

@@ -16,7 +16,7 @@ to send stays here, with a warning.
 import logging
 from collections.abc import Collection, Mapping, Sequence
 
-from storage.clock import Clock
+from tandemlog_server.storage.clock import Clock
 
 from ..protocol.frames import encode_master_frame
 from ..protocol.table_pieces import cut_up

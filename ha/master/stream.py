@@ -20,9 +20,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeVar
 
-from storage.clock import Clock
-from storage.errors import StoreError
 from tandemlog.v1 import common_pb2
+from tandemlog_server.storage.clock import Clock
+from tandemlog_server.storage.errors import StoreError
 
 from ..config import HaConfig
 from ..errors import HaError

@@ -29,9 +29,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from storage.config import FlushMode
-from storage.errors import StoreError
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from tandemlog_server.storage.config import FlushMode
+from tandemlog_server.storage.errors import StoreError
 
 from ..config import HaConfig, Role
 from ..errors import StateFileError

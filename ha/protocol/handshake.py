@@ -28,8 +28,8 @@ slave that has other bytes there asks again with checksums.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from storage.config import LOG_FILE_SIZES
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from tandemlog_server.storage.config import LOG_FILE_SIZES
 
 from ..errors import HandshakeRefusedError, ProtocolError
 from ..state import Member

@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 
 import tenacity
 
-from storage.clock import Clock
-from storage.disk.files import FileSystem
-from storage.disk.real_files import RealFileSystem
-from storage.errors import StoreError
 from tandemlog.format.constants import MAX_GRPC_MESSAGE
 from tandemlog.transport.channels import open_channel
 from tandemlog.transport.files import SecurityFileError, SecurityFiles
 from tandemlog.transport.handshake import explain, may_be_handshake
 from tandemlog.v1 import common_pb2
+from tandemlog_server.storage.clock import Clock
+from tandemlog_server.storage.disk.files import FileSystem
+from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.errors import StoreError
 
 from ..config import HaConfig
 from ..errors import DivergedError, HaError, HandshakeRefusedError, NotRunningError

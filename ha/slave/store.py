@@ -17,10 +17,10 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from storage.clock import Clock
-from storage.errors import DamagedChunkError
 from tandemlog.format.fast_crc import crc32
 from tandemlog.format.files.epochs import EpochTable
+from tandemlog_server.storage.clock import Clock
+from tandemlog_server.storage.errors import DamagedChunkError
 
 from ..config import HaConfig
 from ..errors import ChunkDamagedError, DivergedError, LogMovedError, NotRunningError

@@ -21,10 +21,10 @@ from typing import TypeAlias, TypeVar
 
 from grpc import StatusCode, aio
 
-from storage.clock import Clock
-from storage.errors import FlushFailedError, StoreError
 from tandemlog.format.errors import FormatError
 from tandemlog.v1 import common_pb2
+from tandemlog_server.storage.clock import Clock
+from tandemlog_server.storage.errors import FlushFailedError, StoreError
 
 from ..config import HaConfig
 from ..errors import HaError, without_frames

@@ -15,7 +15,7 @@ from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Collection
 from typing import Any
 
-from storage.shares import Shares
+from tandemlog_server.storage.shares import Shares
 
 from ..access.peers import host_of
 from .limits import Limits

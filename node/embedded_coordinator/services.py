@@ -15,10 +15,10 @@ import grpc
 from google.protobuf.message import DecodeError
 from grpc import aio
 
-from ha.coordinator import methods
-from ha.coordinator.methods import Answer, Method, Request
-from ha.coordinator.verdicts import AUTH_NOT_ENABLED
 from tandemlog.v1 import coordinator_pb2 as pb
+from tandemlog_server.ha.coordinator import methods
+from tandemlog_server.ha.coordinator.methods import Answer, Method, Request
+from tandemlog_server.ha.coordinator.verdicts import AUTH_NOT_ENABLED
 
 from .door import CoordinatorDoor, received
 from .journal import Journal

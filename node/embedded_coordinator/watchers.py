@@ -13,8 +13,8 @@ told.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from storage.shares import Shares
 from tandemlog.v1 import coordinator_pb2 as pb
+from tandemlog_server.storage.shares import Shares
 
 from .checks import check_watch
 from .machine import Machine, key_value

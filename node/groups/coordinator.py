@@ -22,12 +22,12 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from ha.store_port import CONSUMER_OFFSETS, GROUP_MEMBERS, GROUPS
-from storage.message_store import MessageStore
 from tandemlog.format.calls import JOIN
 from tandemlog.format.errors import FormatError
 from tandemlog.format.words import quoted
 from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog_server.ha.store_port import CONSUMER_OFFSETS, GROUP_MEMBERS, GROUPS
+from tandemlog_server.storage.message_store import MessageStore
 
 from ..error_status import RequestRefusedError, not_sure
 from .assignor import Queue, assign

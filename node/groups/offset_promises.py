@@ -18,9 +18,9 @@ import math
 import threading
 from typing import Protocol
 
-from ha.store_port import CONSUMER_OFFSETS
 from tandemlog.format.words import quoted
 from tandemlog.v1 import common_pb2
+from tandemlog_server.ha.store_port import CONSUMER_OFFSETS
 
 from ..error_status import RequestRefusedError
 

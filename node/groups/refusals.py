@@ -4,9 +4,9 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from storage.shares import WEIGHT, Shares
 from tandemlog.format.words import counted, quoted
 from tandemlog.v1 import common_pb2
+from tandemlog_server.storage.shares import WEIGHT, Shares
 
 from ..access.peers import host_of
 from ..error_status import RequestRefusedError

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from ha.store_port import GROUP_MEMBERS
-from storage.message_store import MessageStore
+from tandemlog_server.ha.store_port import GROUP_MEMBERS
+from tandemlog_server.storage.message_store import MessageStore
 
 from ..error_status import RequestRefusedError
 from .group import Group, Member

@@ -1,6 +1,6 @@
 """docs/monitoring.md, generated from the table of families, so that it stays up to date.
 
-usage: python -m node.http.monitoring_docs > docs/monitoring.md
+usage: python -m tandemlog_server.node.http.monitoring_docs > docs/monitoring.md
 """
 
 import sys

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, S
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from storage.message_store import MessageStore
 from tandemlog.v1 import common_pb2
+from tandemlog_server.storage.message_store import MessageStore
 
 from ..access.doorkeeper import Doorkeeper
 from ..groups.coordinator import GroupCoordinator

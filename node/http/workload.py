@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from storage.errors import StoreError
-from storage.message_store import MessageStore
+from tandemlog_server.storage.errors import StoreError
+from tandemlog_server.storage.message_store import MessageStore
 
 from ..pulls.group_activity import OTHER
 

@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from storage.shares import Shares
+from tandemlog_server.storage.shares import Shares
 
 from ..access.peers import host_of, peer_of
 

@@ -7,11 +7,11 @@ moves (tandemlog/testing).
 import logging
 from dataclasses import dataclass, field
 
-from storage.clock import Clock, SystemClock
-from storage.config import StoreConfig
-from storage.disk.files import FileSystem
-from storage.disk.real_files import RealFileSystem
-from storage.message_store import MessageStore
+from tandemlog_server.storage.clock import Clock, SystemClock
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.disk.files import FileSystem
+from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 

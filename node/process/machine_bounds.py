@@ -14,7 +14,7 @@ import resource
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from storage.disk.file_pool import MOST_OPEN
+from tandemlog_server.storage.disk.file_pool import MOST_OPEN
 
 from .memory import machine_memory_bytes
 

@@ -5,8 +5,8 @@ import os
 import signal
 import sys
 
-from storage.disk.spare_descriptors import SPARES as SPARE_DESCRIPTORS
 from tandemlog.memory import keep_freed_memory
+from tandemlog_server.storage.disk.spare_descriptors import SPARES as SPARE_DESCRIPTORS
 
 from .machine_bounds import SPARES, raise_open_files
 from .memory import share_one_arena

@@ -1,6 +1,6 @@
 """Run another program that ends with the process that started it:
 
-    python -m node.process.with_parent PID PROGRAM [ARGUMENT ...]
+    python -m tandemlog_server.node.process.with_parent PID PROGRAM [ARGUMENT ...]
 
 The wish to end with the parent is the process's own and survives the exec, as does that a
 terminal's Ctrl-C is ignored.

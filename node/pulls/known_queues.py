@@ -5,10 +5,10 @@ of RocketMQ with topics that its table leaves out), or when its topic is in the 
 many queues: then it is empty so far.
 """
 
-from storage.metadata.topics import TopicTable
-from storage.queues.queue_table import QueueTable
 from tandemlog.format.words import counted, quoted
 from tandemlog.v1 import common_pb2
+from tandemlog_server.storage.metadata.topics import TopicTable
+from tandemlog_server.storage.queues.queue_table import QueueTable
 
 from ..error_status import RequestRefusedError
 

@@ -34,11 +34,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeAlias
 
-from storage.reads.results import GetResult, GetStatus
-from storage.shares import Shares
-from storage.stats import LatencyHistogram
 from tandemlog.format.calls import MAX_POSITIONS
 from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog_server.storage.reads.results import GetResult, GetStatus
+from tandemlog_server.storage.shares import Shares
+from tandemlog_server.storage.stats import LatencyHistogram
 
 from ..access.caller import Caller
 from ..error_status import RequestRefusedError

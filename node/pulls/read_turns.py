@@ -21,8 +21,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
-from storage.shares import Shares
 from tandemlog.v1 import common_pb2
+from tandemlog_server.storage.shares import Shares
 
 from ..access.caller import Caller
 from ..error_status import RequestRefusedError

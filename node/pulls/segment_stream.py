@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Protocol
 
-from storage.errors import OffsetOutOfRangeError
 from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog_server.storage.errors import OffsetOutOfRangeError
 
 from ..access.caller import Caller
 from ..error_status import RequestRefusedError

@@ -3,8 +3,8 @@
 Belongs to the loop, like the answers themselves: one writer, no lock.
 """
 
-from storage.stats import LatencyHistogram
 from tandemlog.v1 import broker_pb2
+from tandemlog_server.storage.stats import LatencyHistogram
 
 OK = "ok"
 TIMEOUT = "timeout"

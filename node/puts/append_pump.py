@@ -26,11 +26,11 @@ import threading
 from dataclasses import dataclass
 from typing import Protocol
 
-from storage.errors import StoreClosedError
-from storage.puts.put_path import AppendResult
 from tandemlog.format.constants import Buffer
 from tandemlog.format.record.batch import RecordBatch
 from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog_server.storage.errors import StoreClosedError
+from tandemlog_server.storage.puts.put_path import AppendResult
 
 from ..access.caller import Caller
 from ..access.errors import DeniedError

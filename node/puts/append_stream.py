@@ -17,8 +17,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from storage.errors import StoreError
 from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog_server.storage.errors import StoreError
 
 from ..access.caller import Caller
 from ..error_status import error_of, put_status_of
@@ -27,7 +27,7 @@ from .append_wire import PutRequest, answer_of
 from .confirm_waiters import Outcome
 
 if TYPE_CHECKING:
-    from storage.puts.put_path import AppendResult
+    from tandemlog_server.storage.puts.put_path import AppendResult
 
 MAX_UNANSWERED = 4_096
 ANSWER_BYTES = 8 << 20

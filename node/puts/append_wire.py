@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.puts.put_path import AppendResult
 from tandemlog.format.constants import MAX_TABLE, Buffer
 from tandemlog.format.record.batch import RecordBatch
 from tandemlog.format.wire import BYTES, VARINT, WireError, fields
 from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog_server.storage.puts.put_path import AppendResult
 
 from ..access.errors import DeniedError
 from ..error_status import RequestRefusedError

@@ -20,8 +20,8 @@ from enum import Enum
 from itertools import count
 from typing import Protocol
 
-from storage.errors import StoreError
-from storage.positions import Position
+from tandemlog_server.storage.errors import StoreError
+from tandemlog_server.storage.positions import Position
 
 SETTLE_SLICE = 512
 

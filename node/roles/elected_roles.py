@@ -13,21 +13,21 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ha.config import HaConfig, Role
-from ha.election.agent import ElectionAgent
-from ha.election.host import OwnLog
-from ha.election.values import LeaderValue
-from ha.master.group import Return
-from ha.master.master import ReplicationMaster
-from ha.master.record_keeper import RecordKeeper
-from ha.master.term import WonTerm, end_term
-from ha.slave.slave import ReplicationSlave
-from ha.slave.store import set_log_aside
-from ha.state import HaState, Member, started_over
-from ha.state_file import StateFile, new_incarnation
-from storage.clock import Clock
-from storage.message_store import MessageStore
 from tandemlog.v1 import common_pb2
+from tandemlog_server.ha.config import HaConfig, Role
+from tandemlog_server.ha.election.agent import ElectionAgent
+from tandemlog_server.ha.election.host import OwnLog
+from tandemlog_server.ha.election.values import LeaderValue
+from tandemlog_server.ha.master.group import Return
+from tandemlog_server.ha.master.master import ReplicationMaster
+from tandemlog_server.ha.master.record_keeper import RecordKeeper
+from tandemlog_server.ha.master.term import WonTerm, end_term
+from tandemlog_server.ha.slave.slave import ReplicationSlave
+from tandemlog_server.ha.slave.store import set_log_aside
+from tandemlog_server.ha.state import HaState, Member, started_over
+from tandemlog_server.ha.state_file import StateFile, new_incarnation
+from tandemlog_server.storage.clock import Clock
+from tandemlog_server.storage.message_store import MessageStore
 
 from .master_role import MasterRole
 from .rocketmq_serving import RocketmqServing

@@ -19,21 +19,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ha.config import HaConfig, Role
-from ha.errors import HaError, StateFileError
-from ha.master.master import ReplicationMaster
-from ha.master.members import NO_MASTER, own_status
-from ha.master.term import end_term
-from rocketmq.follow.address import BrokerAddress
-from rocketmq.follow.follower import BrokerFollower
-from rocketmq.follow.note import Following, FollowingFile, TakenOver
-from rocketmq.follow.takeover import obstacle
-from storage.clock import Clock
-from storage.disk.files import FileSystem
-from storage.errors import StoreError
-from storage.message_store import MessageStore
 from tandemlog.cluster.takeover import DRY_RUN
 from tandemlog.v1 import common_pb2
+from tandemlog_server.ha.config import HaConfig, Role
+from tandemlog_server.ha.errors import HaError, StateFileError
+from tandemlog_server.ha.master.master import ReplicationMaster
+from tandemlog_server.ha.master.members import NO_MASTER, own_status
+from tandemlog_server.ha.master.term import end_term
+from tandemlog_server.rocketmq.follow.address import BrokerAddress
+from tandemlog_server.rocketmq.follow.follower import BrokerFollower
+from tandemlog_server.rocketmq.follow.note import Following, FollowingFile, TakenOver
+from tandemlog_server.rocketmq.follow.takeover import obstacle
+from tandemlog_server.storage.clock import Clock
+from tandemlog_server.storage.disk.files import FileSystem
+from tandemlog_server.storage.errors import StoreError
+from tandemlog_server.storage.message_store import MessageStore
 
 from ..error_status import RequestRefusedError
 from ..process.tasks import to_its_end

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from ha.master.master import ReplicationMaster
-from storage.config import FlushMode
-from storage.message_store import MessageStore
 from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog_server.ha.master.master import ReplicationMaster
+from tandemlog_server.storage.config import FlushMode
+from tandemlog_server.storage.message_store import MessageStore
 
 from ..error_status import RequestRefusedError, not_sure
 from .role import OwnTables

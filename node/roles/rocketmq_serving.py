@@ -11,8 +11,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from ha.master.master import ReplicationMaster
-from rocketmq.serve.serving import BrokerServing
+from tandemlog_server.ha.master.master import ReplicationMaster
+from tandemlog_server.rocketmq.serve.serving import BrokerServing
 
 from ..process.tasks import cancelled
 from ..settings.config import NodeConfig

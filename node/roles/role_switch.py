@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 
-from ha.protocol.frames import Refusal, encode_master_frame
-from ha.protocol.replication_service import Context, ReplicationService
 from tandemlog.v1 import common_pb2
+from tandemlog_server.ha.protocol.frames import Refusal, encode_master_frame
+from tandemlog_server.ha.protocol.replication_service import Context, ReplicationService
 
 from ..error_status import not_sure
 from .role import NodeRole

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from ha.slave.slave import ReplicationSlave
 from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog_server.ha.slave.slave import ReplicationSlave
 
 from ..error_status import RequestRefusedError
 from .role import OwnTables

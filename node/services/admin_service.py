@@ -18,9 +18,6 @@ from typing import Any, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
-from ha.protocol.versions import FEATURES, VERSION
-from storage.message_store import MessageStore
-from storage.metadata.topics import TopicConfig
 from tandemlog.format.calls import MAX_NAMES
 from tandemlog.format.constants import (
     DEFAULT_QUEUES,
@@ -31,6 +28,9 @@ from tandemlog.format.constants import (
 )
 from tandemlog.format.words import quoted
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, common_pb2
+from tandemlog_server.ha.protocol.versions import FEATURES, VERSION
+from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.metadata.topics import TopicConfig
 
 from ..access.caller import Caller
 from ..access.doorkeeper import Doorkeeper

@@ -30,14 +30,14 @@ from typing import Any, TypeVar
 import numpy as np
 from google.protobuf.message import Message
 
-from storage.message_store import MessageStore
-from storage.queues.search import Boundary
-from storage.reads.results import FoundRecords
 from tandemlog.cluster.histories import history_of, put_history
 from tandemlog.format.calls import MAX_NAMES, MAX_ROWS, MAX_SEARCHES
 from tandemlog.format.constants import MAX_QUERY, MAX_QUERY_ALL, NO_END, Buffer
 from tandemlog.format.files.log_history import MAX_TERMS
 from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.queues.search import Boundary
+from tandemlog_server.storage.reads.results import FoundRecords
 
 from ..access.caller import Caller
 from ..access.errors import NotKnownError

@@ -29,9 +29,9 @@ from typing import Any, Protocol, TypeAlias, cast
 import grpc
 from google.protobuf.message import Message
 
-from storage.shares import Shares
 from tandemlog.format.constants import Buffer
 from tandemlog.v1 import common_pb2
+from tandemlog_server.storage.shares import Shares
 
 from ..access.audit import OK
 from ..access.caller import Caller

@@ -16,9 +16,9 @@ import logging
 import os
 import socket
 
-from storage.shares import Shares
 from tandemlog.transport.data_frames import KEY_BYTES
 from tandemlog.transport.sockets import prepare
+from tandemlog_server.storage.shares import Shares
 
 from ..access.doorkeeper import Doorkeeper
 from ..access.peers import host_of, peer_of

@@ -13,7 +13,7 @@ to fill the share of a host (storage/shares.py), and none of them reaches anothe
 import asyncio
 from collections import deque
 
-from storage.shares import Shares
+from tandemlog_server.storage.shares import Shares
 
 COUNTED_BYTES = 4 << 10
 """Smaller ones are bounded by the number of connections."""

@@ -13,11 +13,11 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from storage.errors import StoreError
-from storage.message_store import MessageStore
 from tandemlog.format.calls import MAX_ROWS
 from tandemlog.format.files.log_history import NO_CUT
 from tandemlog.v1 import admin_pb2, broker_pb2, common_pb2
+from tandemlog_server.storage.errors import StoreError
+from tandemlog_server.storage.message_store import MessageStore
 
 from ..access.caller import Caller
 from ..error_status import RequestRefusedError

@@ -17,10 +17,10 @@ from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
-from ha.protocol.proof import proven_service
-from ha.protocol.replication_service import METHOD, ReplicationService
 from tandemlog.format.constants import MAX_GRPC_MESSAGE
 from tandemlog.v1 import admin_pb2, broker_pb2
+from tandemlog_server.ha.protocol.proof import proven_service
+from tandemlog_server.ha.protocol.replication_service import METHOD, ReplicationService
 
 from ..process.connection_census import ConnectionCensus
 from ..process.machine_bounds import GRPC_CONNECTIONS

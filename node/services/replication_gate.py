@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ha.protocol.proof import NodeProof, Prove, ProvenCall
-from ha.protocol.replication_service import METHOD, Context
+from tandemlog_server.ha.protocol.proof import NodeProof, Prove, ProvenCall
+from tandemlog_server.ha.protocol.replication_service import METHOD, Context
 
 from ..access.caller import Who
 from ..access.doorkeeper import Doorkeeper

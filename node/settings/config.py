@@ -26,14 +26,14 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from ha.config import HaConfig, Replication, Role
-from ha.coordinator.options import CoordinatorOptions
-from ha.election.config import ElectionConfig
-from rocketmq.follow.address import parse_address
-from storage.config import ConfirmSource, RetentionConfig, StoreConfig
 from tandemlog.format.calls import DEFAULT_PORT
 from tandemlog.transport.files import SecurityFileError, SecurityFiles
 from tandemlog.transport.security import Security
+from tandemlog_server.ha.config import HaConfig, Replication, Role
+from tandemlog_server.ha.coordinator.options import CoordinatorOptions
+from tandemlog_server.ha.election.config import ElectionConfig
+from tandemlog_server.rocketmq.follow.address import parse_address
+from tandemlog_server.storage.config import ConfirmSource, RetentionConfig, StoreConfig
 
 from .config_sources import ENV_DELIMITER, ENV_PREFIX, givers
 from .coordinator_section import CoordinatorSection

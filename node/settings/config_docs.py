@@ -1,6 +1,6 @@
 """docs/configuration.md, generated from the model of the settings, so that it stays up to date.
 
-usage: python -m node.settings.config_docs > docs/configuration.md
+usage: python -m tandemlog_server.node.settings.config_docs > docs/configuration.md
 """
 
 import sys

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from rocketmq.serve.options import ServeOptions
+from tandemlog_server.rocketmq.serve.options import ServeOptions
 
 from .config import ConfigError
 from .endpoints import ListenError, usable

@@ -10,7 +10,7 @@ loopback the addresses must be listed, and it must be said that the log may be s
 
 from pydantic import Field, field_validator, model_validator
 
-from rocketmq.serve.peers import Peers, plain_address
+from tandemlog_server.rocketmq.serve.peers import Peers, plain_address
 
 from .host_port import split_endpoint
 from .sections import Section

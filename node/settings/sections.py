@@ -9,8 +9,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ha.config import Replication
-from storage.config import FlushMode
+from tandemlog_server.ha.config import Replication
+from tandemlog_server.storage.config import FlushMode
 
 
 class Section(BaseModel):

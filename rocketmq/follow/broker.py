@@ -11,11 +11,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from storage.config import LOG_FILE_SIZES
 from tandemlog.format.constants import PERM_WRITE
 from tandemlog.format.errors import FormatError
 from tandemlog.format.files import store_json
 from tandemlog.format.words import quoted, shortened, visible
+from tandemlog_server.storage.config import LOG_FILE_SIZES
 
 from ..wire.client import RemotingClient
 from ..wire.errors import BrokerError, BrokerRefusedError, WrongBrokerError

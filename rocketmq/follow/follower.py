@@ -16,12 +16,12 @@ from typing import Protocol
 
 import tenacity
 
-from ha.errors import HaError
-from ha.slave.stream import StoreThreads
-from ha.store_port import StorePort
-from storage.clock import Clock
-from storage.disk.files import FileSystem
-from storage.errors import StoreError
+from tandemlog_server.ha.errors import HaError
+from tandemlog_server.ha.slave.stream import StoreThreads
+from tandemlog_server.ha.store_port import StorePort
+from tandemlog_server.storage.clock import Clock
+from tandemlog_server.storage.disk.files import FileSystem
+from tandemlog_server.storage.errors import StoreError
 
 from ..wire.client import RemotingClient
 from ..wire.errors import BrokerError, LogsDifferError, NoBrokerError, WrongBrokerError

@@ -10,13 +10,13 @@ taken_over   this node has become the master of the log in this epoch and follow
 from dataclasses import dataclass
 from pathlib import Path
 
-from ha.errors import StateFileError
-from storage.disk.checked_json import decode_checked, encode_checked
-from storage.disk.files import FileSystem
-from storage.disk.small_files import read_small, write_small
-from storage.disk_refusal import refusing
-from storage.store_paths import StorePaths
 from tandemlog.format.words import visible
+from tandemlog_server.ha.errors import StateFileError
+from tandemlog_server.storage.disk.checked_json import decode_checked, encode_checked
+from tandemlog_server.storage.disk.files import FileSystem
+from tandemlog_server.storage.disk.small_files import read_small, write_small
+from tandemlog_server.storage.disk_refusal import refusing
+from tandemlog_server.storage.store_paths import StorePaths
 
 FILE_NAME = "following.json"
 VERSION = 1

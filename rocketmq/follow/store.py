@@ -10,10 +10,10 @@ that is not the broker's. After a failure nothing more of that connection is don
 import logging
 from collections.abc import Callable, Sequence
 
-from ha.errors import ProtocolError
-from ha.store_port import StorePort
-from storage.errors import DamagedChunkError
 from tandemlog.format.constants import Buffer
+from tandemlog_server.ha.errors import ProtocolError
+from tandemlog_server.ha.store_port import StorePort
+from tandemlog_server.storage.errors import DamagedChunkError
 
 from ..wire.errors import BrokerError, LogsDifferError
 from .comparison import BeginAt, CutAt, OwnLog, SetAside

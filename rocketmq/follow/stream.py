@@ -15,10 +15,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ha.errors import HaError, without_frames
-from ha.slave.stream import StoreThreads
-from storage.clock import Clock
-from storage.errors import StoreError
+from tandemlog_server.ha.errors import HaError, without_frames
+from tandemlog_server.ha.slave.stream import StoreThreads
+from tandemlog_server.storage.clock import Clock
+from tandemlog_server.storage.errors import StoreError
 
 from ..wire.client import connected_socket
 from ..wire.frames import FrameReader, encode_offset

@@ -16,19 +16,19 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ha.store_port import StorePort
-from storage.disk.checked_json import decode_checked, encode_checked
-from storage.disk.files import FileSystem
-from storage.disk.small_files import read_small, write_small
-from storage.disk_refusal import refusing
-from storage.metadata.json_file import Json, integer, parse, table
-from storage.metadata.topics import MAX_QUEUES
-from storage.queues.queue_table import MAX_QUEUE_ID
-from storage.store_paths import StorePaths
 from tandemlog.format.errors import FormatError
 from tandemlog.format.files import store_json
 from tandemlog.format.files.names import names_a_folder
 from tandemlog.format.words import counted, quoted, visible
+from tandemlog_server.ha.store_port import StorePort
+from tandemlog_server.storage.disk.checked_json import decode_checked, encode_checked
+from tandemlog_server.storage.disk.files import FileSystem
+from tandemlog_server.storage.disk.small_files import read_small, write_small
+from tandemlog_server.storage.disk_refusal import refusing
+from tandemlog_server.storage.metadata.json_file import Json, integer, parse, table
+from tandemlog_server.storage.metadata.topics import MAX_QUEUES
+from tandemlog_server.storage.queues.queue_table import MAX_QUEUE_ID
+from tandemlog_server.storage.store_paths import StorePaths
 
 from ..wire.client import RemotingClient
 from ..wire.errors import BrokerError, BrokerRefusedError

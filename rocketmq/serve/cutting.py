@@ -12,8 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from ha.errors import HaError
-from ha.store_port import LogPort
 from tandemlog.format.constants import (
     BLANK_SIZE,
     MAGIC_BLANK,
@@ -22,6 +20,8 @@ from tandemlog.format.constants import (
     SIZE_AND_MAGIC,
     Buffer,
 )
+from tandemlog_server.ha.errors import HaError
+from tandemlog_server.ha.store_port import LogPort
 
 FRAME_BYTES: Final = 256 << 10
 """The log bytes of a frame. A slave's buffer is 4 MiB, and a frame must fit into it."""

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Final
 
-from ha.store_port import StorePort
 from tandemlog.format.errors import FormatError
 from tandemlog.format.files import store_json
+from tandemlog_server.ha.store_port import StorePort
 
 Json = dict[str, object]
 

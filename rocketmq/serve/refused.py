@@ -8,11 +8,11 @@ until it comes empty.
 import logging
 from pathlib import Path
 
-from storage.disk.checked_json import decode_checked, encode_checked
-from storage.disk.files import FileSystem
-from storage.disk.small_files import read_small, write_small
-from storage.disk_refusal import refusing
-from storage.store_paths import StorePaths
+from tandemlog_server.storage.disk.checked_json import decode_checked, encode_checked
+from tandemlog_server.storage.disk.files import FileSystem
+from tandemlog_server.storage.disk.small_files import read_small, write_small
+from tandemlog_server.storage.disk_refusal import refusing
+from tandemlog_server.storage.store_paths import StorePaths
 
 logger = logging.getLogger(__name__)
 

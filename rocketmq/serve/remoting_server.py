@@ -10,9 +10,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from ha.errors import ProtocolError
-from ha.store_port import StorePort
-from storage.errors import StoreError
+from tandemlog_server.ha.errors import ProtocolError
+from tandemlog_server.ha.store_port import StorePort
+from tandemlog_server.storage.errors import StoreError
 
 from ..wire import requests
 from ..wire.remoting import (

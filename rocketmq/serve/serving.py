@@ -9,7 +9,7 @@ from .registration import Registration
 from .remoting_server import RemotingServer
 
 if TYPE_CHECKING:
-    from ha.master.master import ReplicationMaster
+    from tandemlog_server.ha.master.master import ReplicationMaster
 
     from .options import ServeOptions
 

@@ -14,15 +14,15 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from ha.errors import HaError, ProtocolError
-from ha.master.foreign_slaves import outside_hello
-from ha.master.group import MasterGroup
-from ha.protocol.frames import Ack, Hello
-from ha.store_port import StorePort
-from storage.clock import Clock
-from storage.disk.files import FileSystem
-from storage.errors import StoreError
 from tandemlog.v1 import common_pb2
+from tandemlog_server.ha.errors import HaError, ProtocolError
+from tandemlog_server.ha.master.foreign_slaves import outside_hello
+from tandemlog_server.ha.master.group import MasterGroup
+from tandemlog_server.ha.protocol.frames import Ack, Hello
+from tandemlog_server.ha.store_port import StorePort
+from tandemlog_server.storage.clock import Clock
+from tandemlog_server.storage.disk.files import FileSystem
+from tandemlog_server.storage.errors import StoreError
 
 from ..wire.frames import OffsetReader, encode_header
 from .cutting import Cut, Place, begins_at, cut, large_record_at
@@ -30,7 +30,7 @@ from .refused import RefusedBrokers
 from .session import BATCH_BYTES, SendHeartbeat, SendLog, SlaveSession
 
 if TYPE_CHECKING:
-    from ha.master.session import MasterSession
+    from tandemlog_server.ha.master.session import MasterSession
 
 logger = logging.getLogger(__name__)
 

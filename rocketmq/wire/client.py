@@ -5,8 +5,8 @@ import socket
 from collections.abc import Mapping
 from itertools import count
 
-from ha.errors import ProtocolError
 from tandemlog.format.words import quoted, shortened
+from tandemlog_server.ha.errors import ProtocolError
 
 from .errors import BrokerError, BrokerRefusedError, NoBrokerError
 from .remoting import MAX_COMMAND_BYTES, SUCCESS, Command, CommandReader, encode_command

@@ -1,6 +1,6 @@
 """What can go wrong with a RocketMQ peer. Each message says what to look at."""
 
-from ha.errors import HaError
+from tandemlog_server.ha.errors import HaError
 
 
 class BrokerError(HaError):

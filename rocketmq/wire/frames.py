@@ -13,7 +13,7 @@ is the same, has to be found out in another way (follow/comparison.py).
 from dataclasses import dataclass
 from struct import Struct
 
-from ha.errors import ProtocolError
+from tandemlog_server.ha.errors import ProtocolError
 
 OFFSET = Struct(">q")
 HEADER = Struct(">qi")

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from struct import Struct, error
 from typing import Any
 
-from ha.errors import ProtocolError
 from tandemlog.format.words import shortened
+from tandemlog_server.ha.errors import ProtocolError
 
 JSON_HEADER = 0
 BINARY_HEADER = 1

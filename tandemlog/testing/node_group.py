@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from node.embedded_coordinator.machine import Changes, Saved
-from node.embedded_coordinator.server import CoordinatorServer, random_id
-from node.node import Node
-from node.process.machine import Machine
-from node.settings.endpoints import ListenError, usable
+from tandemlog_server.node.embedded_coordinator.machine import Changes, Saved
+from tandemlog_server.node.embedded_coordinator.server import CoordinatorServer, random_id
+from tandemlog_server.node.node import Node
+from tandemlog_server.node.process.machine import Machine
+from tandemlog_server.node.settings.endpoints import ListenError, usable
 
 from .memory_files import MemoryFiles
 from .node_clock import NodeClock

@@ -15,12 +15,12 @@ from chaos.checks import Bodies, Finding, Place, duplicated, lost, two_leaders, 
 from chaos.cluster import HEAL_S, ChaosCluster
 from chaos.load import StreamLoad
 from chaos.watchers import Witness
-from cli.local.drills import QUEUES, TOPIC
 from running import NodeProcess
 from tandemlog.errors import TandemlogError
 from tandemlog.format.files.epochs import EpochTable, decode_epochs
 from tandemlog.format.record.record import Record
 from tandemlog.sync.admin import Admin
+from tandemlog_server.cli.local.drills import QUEUES, TOPIC
 
 
 class Audit:

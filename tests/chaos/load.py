@@ -15,11 +15,11 @@ from concurrent.futures import Future
 from elected_nodes import Account
 
 from chaos.checks import Place, longest_gap
-from cli.local.drills import TOPIC
 from running import wait_until
 from tandemlog.errors import TandemlogError
 from tandemlog.message import Message, SendResult
 from tandemlog.sync.producer import Producer
+from tandemlog_server.cli.local.drills import TOPIC
 
 PACE_S = 0.005
 IN_FLIGHT = 16

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 import grpc
 
 from chaos.checks import Bodies, Finding, Place
-from cli.local.drills import QUEUES, TOPIC
 from running import NodeProcess
 from tandemlog.cluster.node import CHANNEL_OPTIONS
 from tandemlog.consume.follow_options import FollowOptions
@@ -24,6 +23,7 @@ from tandemlog.errors import TandemlogError
 from tandemlog.format.record.record import decode_record
 from tandemlog.sync.consumer import Consumer, Stream
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
+from tandemlog_server.cli.local.drills import QUEUES, TOPIC
 
 PAUSE_S = 0.25
 TIMEOUT_S = 2.0

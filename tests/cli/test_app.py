@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cli import app
-from cli.cluster.verdict import Level
-from cli.shared.exit_codes import MEANING, USAGE, epilog
+from tandemlog_server.cli import app
+from tandemlog_server.cli.cluster.verdict import Level
+from tandemlog_server.cli.shared.exit_codes import MEANING, USAGE, epilog
 
 
 def run(

@@ -13,11 +13,11 @@ from cli_node import (  # noqa: F401 - fixtures
     topic_of_a_test,
 )
 
-from cli.messages.load import HEAD, Load, Measured, heads_of
-from node.node import Node
 from tandemlog.message import Message
 from tandemlog.sync.consumer import Consumer
 from tandemlog.sync.producer import Producer
+from tandemlog_server.cli.messages.load import HEAD, Load, Measured, heads_of
+from tandemlog_server.node.node import Node
 
 TIMES = ("p50_ms", "p99_ms", "p99_9_ms", "max_ms")
 

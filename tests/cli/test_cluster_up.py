@@ -5,9 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from cli.local.cluster import DEFAULT_LOG_FILE_SIZE, LocalCluster, Wishes, ending, plan_cluster
-from node.settings.config import ConfigError, load_config
-from storage.errors import StoreLayoutError
+from tandemlog_server.cli.local.cluster import (
+    DEFAULT_LOG_FILE_SIZE,
+    LocalCluster,
+    Wishes,
+    ending,
+    plan_cluster,
+)
+from tandemlog_server.node.settings.config import ConfigError, load_config
+from tandemlog_server.storage.errors import StoreLayoutError
 
 
 def test_a_new_cluster_has_the_defaults(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from cli_node import (  # noqa: F401 - fixtures
     run_of_a_test,
 )
 
-from node.node import Node
+from tandemlog_server.node.node import Node
 
 
 def completed(words: str, *, endpoint: str = "127.0.0.1:1") -> list[str]:

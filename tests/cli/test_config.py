@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from cli_node import Run, objects, program, serve
 
-from node.node import Node
 from tandemlog import Producer
+from tandemlog_server.node.node import Node
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import typer
 
-from cli import app
-from cli.shared import connecting, options
-from cli.shared.connecting import taken_out
 from tandemlog.transport.security import Security
+from tandemlog_server.cli import app
+from tandemlog_server.cli.shared import connecting, options
+from tandemlog_server.cli.shared.connecting import taken_out
 
 
 def test_options_are_found_in_both_forms() -> None:
@@ -33,7 +33,7 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Sec
         found.append((endpoint, options.connection_options(timeout).security))
         raise typer.Exit(0)
 
-    monkeypatch.setattr("cli.commands.messages.topic.run_admin", run_admin)
+    monkeypatch.setattr("tandemlog_server.cli.commands.messages.topic.run_admin", run_admin)
     return found
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import typer
 
-from cli.app import app
-from cli.docs_page import cli_markdown
-from cli.shared.exit_codes import MEANING
+from tandemlog_server.cli.app import app
+from tandemlog_server.cli.docs_page import cli_markdown
+from tandemlog_server.cli.shared.exit_codes import MEANING
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text()
 

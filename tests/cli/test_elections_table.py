@@ -4,7 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from cli.cluster.elections_table import (
+from tandemlog.cluster.elections import (
+    Coordination,
+    CoordinatorInfo,
+    History,
+    PendingRequest,
+    RosterNode,
+    Term,
+)
+from tandemlog.cluster.topology import NodeInfo, Topology
+from tandemlog_server.cli.cluster.elections_table import (
     SINGLE,
     duration,
     failover_lines,
@@ -17,15 +26,6 @@ from cli.cluster.elections_table import (
     topology_lines,
     topology_rows,
 )
-from tandemlog.cluster.elections import (
-    Coordination,
-    CoordinatorInfo,
-    History,
-    PendingRequest,
-    RosterNode,
-    Term,
-)
-from tandemlog.cluster.topology import NodeInfo, Topology
 
 
 def entry(node_id: str, **changed: object) -> RosterNode:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from cli_node import objects, program
 
-from cli.commands.groups.group import queues_text
 from fakes.fake_broker import FakeCluster
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
 from tandemlog.v1 import broker_pb2
+from tandemlog_server.cli.commands.groups.group import queues_text
 
 Ran = Callable[..., Awaitable[tuple[int, str, str]]]
 

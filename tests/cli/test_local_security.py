@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from made_certificates import now
 
-from cli.local.cluster import LocalCluster, Wishes, plan_cluster
-from cli.local.security import HOSTS, LocalSecurity
-from node.access.access_file import parse_access
-from node.access.identities import hash_of
-from node.certs.authority import CertificateError
-from node.certs.folder import make_certificate
-from node.certs.names import Kind, Owner
-from node.settings.config import load_config
 from tandemlog import load_profile
 from tandemlog.transport.files import SecurityFiles
+from tandemlog_server.cli.local.cluster import LocalCluster, Wishes, plan_cluster
+from tandemlog_server.cli.local.security import HOSTS, LocalSecurity
+from tandemlog_server.node.access.access_file import parse_access
+from tandemlog_server.node.access.identities import hash_of
+from tandemlog_server.node.certs.authority import CertificateError
+from tandemlog_server.node.certs.folder import make_certificate
+from tandemlog_server.node.certs.names import Kind, Owner
+from tandemlog_server.node.settings.config import load_config
 
 NODES = ("n0", "n1")
 

@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from cli.cluster.nodes_table import node_rows, picture
 from tandemlog.cluster.topology import NodeInfo, Topology
+from tandemlog_server.cli.cluster.nodes_table import node_rows, picture
 
 ALARM = "slave n1 has followed n0 with another store: " + "and more of this " * 9
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import golden
-from cli import app
-from storage.config import StoreConfig
-from storage.message_store import MessageStore
+from tandemlog_server.cli import app
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.message_store import MessageStore
 
 pytestmark = pytest.mark.golden
 

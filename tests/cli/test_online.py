@@ -14,12 +14,12 @@ from cli_node import (  # noqa: F401 - fixtures
     topic_of_a_test,
 )
 
-from node.node import Node
 from tandemlog.errors import QueuesNotEmptyError
 from tandemlog.message import Message
 from tandemlog.produce.options import ProducerOptions
 from tandemlog.sync.admin import Admin
 from tandemlog.sync.producer import Producer
+from tandemlog_server.node.node import Node
 
 DUMP_FIELDS = {
     "topic",

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from cli.local.cluster import locked
-from cli.messages.lines import lines_of
-from cli.output.tables import fits, table_of, write_table
-from cli.shared import exit_codes
-from cli.shared.failures import CommandError, exit_code_of
-from storage.errors import StoreLockedError
+from tandemlog_server.cli.local.cluster import locked
+from tandemlog_server.cli.messages.lines import lines_of
+from tandemlog_server.cli.output.tables import fits, table_of, write_table
+from tandemlog_server.cli.shared import exit_codes
+from tandemlog_server.cli.shared.failures import CommandError, exit_code_of
+from tandemlog_server.storage.errors import StoreLockedError
 
 ROWS = [
     {"node": "n0", "endpoint": "127.0.0.1:10911", "wrote_offset": 17, "lag": None},

@@ -9,21 +9,27 @@ from pathlib import Path
 import pytest
 import typer
 
-from cli import app
-from cli.messages.lines import lines_of
-from cli.messages.reading import EveryQueue
-from cli.messages.sending import generated_bodies
-from cli.output.tables import MAX_CELL, StreamedTable, cell_text, write_lines, write_table
-from cli.shared import exit_codes, failures
-from cli.shared.failures import CommandError, exit_code_of, one_line_errors
-from cli.shared.options import connection_options
-from cli.shared.times import parse_time_ms
-from ha import errors as ha_errors
-from ha.config import HaConfig
-from ha.state_file import StateFile
-from storage.disk.real_files import RealFileSystem
-from storage.errors import StoreLockedError
 from tandemlog import errors as client_errors
+from tandemlog_server.cli import app
+from tandemlog_server.cli.messages.lines import lines_of
+from tandemlog_server.cli.messages.reading import EveryQueue
+from tandemlog_server.cli.messages.sending import generated_bodies
+from tandemlog_server.cli.output.tables import (
+    MAX_CELL,
+    StreamedTable,
+    cell_text,
+    write_lines,
+    write_table,
+)
+from tandemlog_server.cli.shared import exit_codes, failures
+from tandemlog_server.cli.shared.failures import CommandError, exit_code_of, one_line_errors
+from tandemlog_server.cli.shared.options import connection_options
+from tandemlog_server.cli.shared.times import parse_time_ms
+from tandemlog_server.ha import errors as ha_errors
+from tandemlog_server.ha.config import HaConfig
+from tandemlog_server.ha.state_file import StateFile
+from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.errors import StoreLockedError
 
 
 @pytest.mark.parametrize(

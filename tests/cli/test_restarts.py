@@ -4,8 +4,8 @@ import signal
 
 import pytest
 
-from cli.local.restarts import FIRST_S, LONG_RUN_S, LONGEST_S, Restarts
-from cli.shared.exit_codes import ADDRESS, FAULT, OK, STORE, USAGE
+from tandemlog_server.cli.local.restarts import FIRST_S, LONG_RUN_S, LONGEST_S, Restarts
+from tandemlog_server.cli.shared.exit_codes import ADDRESS, FAULT, OK, STORE, USAGE
 
 
 def test_a_killed_node_is_restarted_after_a_short_pause() -> None:

@@ -5,11 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from cli.cluster import resyncing
-from cli.cluster.resyncing import Resync, resync
-from cli.output.tables import Format
-from cli.shared.exit_codes import REFUSED, UNKNOWN_OUTCOME
-from cli.shared.failures import CommandError
 from fakes.asked_admin import AskedAdmin
 from tandemlog.cluster.elections import (
     ClusterChange,
@@ -19,6 +14,11 @@ from tandemlog.cluster.elections import (
     RosterNode,
 )
 from tandemlog.cluster.topology import NodeInfo, Topology
+from tandemlog_server.cli.cluster import resyncing
+from tandemlog_server.cli.cluster.resyncing import Resync, resync
+from tandemlog_server.cli.output.tables import Format
+from tandemlog_server.cli.shared.exit_codes import REFUSED, UNKNOWN_OUTCOME
+from tandemlog_server.cli.shared.failures import CommandError
 
 SLAVE = RosterNode(
     node_id="n1", removed=False, starts=1, in_sync=True, why_not_in_sync="", up=True,

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from cli.cluster.rolling import is_back, obstacle, order
 from tandemlog.cluster.topology import Topology, merge_answers
 from tandemlog.v1 import admin_pb2, common_pb2
+from tandemlog_server.cli.cluster.rolling import is_back, obstacle, order
 
 NODES = ("n0", "n1", "n2")
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from cli_node import objects, program
 
-from cli.cluster.metrics import Sample, parsed, rates, summed
 from fakes.authority import Authority
 from fakes.secured_node import access_text, running, settings, token
-from storage.metadata.topics import TopicConfig
 from tandemlog import Message, Security
 from tandemlog.produce.producer import AsyncProducer
+from tandemlog_server.cli.cluster.metrics import Sample, parsed, rates, summed
+from tandemlog_server.storage.metadata.topics import TopicConfig
 
 TEXT = """# HELP tandemlog_messages_in_total Messages.
 # TYPE tandemlog_messages_in_total counter

@@ -5,10 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from cli.cluster.switching import Wish, carry_out
-from cli.output.tables import Format
-from cli.shared.exit_codes import REFUSED, UNKNOWN_OUTCOME
-from cli.shared.failures import CommandError
 from fakes.asked_admin import AskedAdmin
 from tandemlog.cluster.elections import (
     ClusterChange,
@@ -17,6 +13,10 @@ from tandemlog.cluster.elections import (
     PendingRequest,
 )
 from tandemlog.cluster.topology import Topology
+from tandemlog_server.cli.cluster.switching import Wish, carry_out
+from tandemlog_server.cli.output.tables import Format
+from tandemlog_server.cli.shared.exit_codes import REFUSED, UNKNOWN_OUTCOME
+from tandemlog_server.cli.shared.failures import CommandError
 
 BEFORE = Coordination(
     answered_by="n0",

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from cli.cluster.verdict import Level, judge
 from tandemlog.cluster.elections import CoordinatorInfo
 from tandemlog.cluster.topology import NodeInfo, Topology
+from tandemlog_server.cli.cluster.verdict import Level, judge
 
 
 def node(node_id: str, role: str = "slave", **changed: object) -> NodeInfo:

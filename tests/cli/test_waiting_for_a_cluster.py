@@ -4,11 +4,15 @@ from typing import Any
 
 import pytest
 
-from cli import app
-from cli.shared import online
-from cli.shared.options import DEFAULT_TIMEOUT_S, PATIENT_TIMEOUT_S, connection_options
 from fakes.fake_broker import running_cluster
 from running import free_ports
+from tandemlog_server.cli import app
+from tandemlog_server.cli.shared import online
+from tandemlog_server.cli.shared.options import (
+    DEFAULT_TIMEOUT_S,
+    PATIENT_TIMEOUT_S,
+    connection_options,
+)
 
 
 def create(monkeypatch: pytest.MonkeyPatch, endpoint: str, *options: str) -> int:

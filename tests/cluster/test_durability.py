@@ -12,10 +12,10 @@ import pytest
 
 import tandemlog
 from running import NodeProcess, Running, wait_until
-from storage.config import StoreConfig
-from storage.tools.verify import verify
 from tandemlog import Message, ProducerOptions, ReadFrom
 from tandemlog.errors import NotMasterError, TandemlogError, UnknownTopicError
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.tools.verify import verify
 
 pytestmark = pytest.mark.cluster
 

@@ -22,12 +22,12 @@ from machine_speed import slowness, slowness_of_fresh_memory
 from watched_node import WatchedNode
 
 import tandemlog
-from node.process.memory import REST_S
-from node.puts.append_wire import MOST_FIELDS
-from node.services.requests import MAX_REQUEST_BYTES
 from running import free_ports
 from tandemlog.format.calls import MAX_POSITIONS, MAX_SEARCHES
 from tandemlog.v1 import admin_pb2, broker_pb2, broker_pb2_grpc, common_pb2
+from tandemlog_server.node.process.memory import REST_S
+from tandemlog_server.node.puts.append_wire import MOST_FIELDS
+from tandemlog_server.node.services.requests import MAX_REQUEST_BYTES
 
 pytestmark = [pytest.mark.cluster, pytest.mark.quiet]
 

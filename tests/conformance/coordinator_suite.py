@@ -11,13 +11,13 @@ from typing import Protocol
 
 import pytest
 
-from ha.coordinator.coordinator import Coordinator
-from ha.coordinator.errors import (
+from tandemlog_server.ha.coordinator.coordinator import Coordinator
+from tandemlog_server.ha.coordinator.errors import (
     CoordinatorRefusedError,
     CoordinatorUnavailableError,
     LeaseLostError,
 )
-from ha.coordinator.values import (
+from tandemlog_server.ha.coordinator.values import (
     Change,
     Changes,
     Compare,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.disk.files import FileSystem
+from tandemlog_server.storage.disk.files import FileSystem
 
 
 class FilesSuite:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from ha.store_port import StorePort
-from storage.errors import StoreError
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from tandemlog_server.ha.store_port import StorePort
+from tandemlog_server.storage.errors import StoreError
 
 
 @dataclass

@@ -13,14 +13,14 @@ import pytest
 import pytest_asyncio
 
 import forked
-from cli.shared.exit_codes import ADDRESS, OK, STORE, USAGE
 from conformance.coordinator_suite import put, told, value_of
 from coordinators import EmbeddedProcess, etcd_or_skip, etcdctl, paused
-from ha.coordinator.errors import CoordinatorUnavailableError, UnknownOutcomeError
-from ha.coordinator.etcd_client import EtcdCoordinator
-from ha.coordinator.options import CoordinatorOptions
-from ha.coordinator.values import KeyRange, Put, Txn, absent
 from running import ROOT, wait_until
+from tandemlog_server.cli.shared.exit_codes import ADDRESS, OK, STORE, USAGE
+from tandemlog_server.ha.coordinator.errors import CoordinatorUnavailableError, UnknownOutcomeError
+from tandemlog_server.ha.coordinator.etcd_client import EtcdCoordinator
+from tandemlog_server.ha.coordinator.options import CoordinatorOptions
+from tandemlog_server.ha.coordinator.values import KeyRange, Put, Txn, absent
 
 pytestmark = pytest.mark.cluster
 

@@ -12,15 +12,18 @@ from pathlib import Path
 import pytest
 from made_certificates import Authority
 
-from cli import app
 from conformance.coordinator_suite import put, value_of
 from coordinators import Process, etcd_or_skip
-from ha.coordinator.errors import CoordinatorRefusedError, CoordinatorUnavailableError
-from ha.coordinator.etcd_client import EtcdCoordinator
-from ha.coordinator.options import CoordinatorOptions
-from node.certs.names import Kind
 from running import ROOT, free_ports, wait_until
 from tandemlog.transport.security import Security
+from tandemlog_server.cli import app
+from tandemlog_server.ha.coordinator.errors import (
+    CoordinatorRefusedError,
+    CoordinatorUnavailableError,
+)
+from tandemlog_server.ha.coordinator.etcd_client import EtcdCoordinator
+from tandemlog_server.ha.coordinator.options import CoordinatorOptions
+from tandemlog_server.node.certs.names import Kind
 
 pytestmark = pytest.mark.cluster
 

@@ -20,23 +20,32 @@ from machine_speed import slowness
 from conformance.coordinator_suite import CoordinatorSuite, put, value_of
 from fakes.clock import FakeClock
 from fakes.coordinator_machines import EMPTY
-from ha.coordinator import methods
-from ha.coordinator.coordinator import Coordinator
-from ha.coordinator.errors import (
+from running import free_ports
+from tandemlog.v1 import coordinator_pb2 as pb
+from tandemlog_server.ha.coordinator import methods
+from tandemlog_server.ha.coordinator.coordinator import Coordinator
+from tandemlog_server.ha.coordinator.errors import (
     CoordinatorRefusedError,
     CoordinatorUnavailableError,
     UnknownOutcomeError,
 )
-from ha.coordinator.etcd_client import EtcdCoordinator
-from ha.coordinator.methods import COMPACT, PUT, RANGE, STATUS, TXN, Answer, Method, Request
-from ha.coordinator.options import CoordinatorOptions
-from ha.coordinator.values import Get, KeyRange, Put, Txn
-from node.embedded_coordinator.database import SqliteDatabase
-from node.embedded_coordinator.limits import Limits
-from node.embedded_coordinator.machine import Changes
-from node.embedded_coordinator.server import CoordinatorServer
-from running import free_ports
-from tandemlog.v1 import coordinator_pb2 as pb
+from tandemlog_server.ha.coordinator.etcd_client import EtcdCoordinator
+from tandemlog_server.ha.coordinator.methods import (
+    COMPACT,
+    PUT,
+    RANGE,
+    STATUS,
+    TXN,
+    Answer,
+    Method,
+    Request,
+)
+from tandemlog_server.ha.coordinator.options import CoordinatorOptions
+from tandemlog_server.ha.coordinator.values import Get, KeyRange, Put, Txn
+from tandemlog_server.node.embedded_coordinator.database import SqliteDatabase
+from tandemlog_server.node.embedded_coordinator.limits import Limits
+from tandemlog_server.node.embedded_coordinator.machine import Changes
+from tandemlog_server.node.embedded_coordinator.server import CoordinatorServer
 
 PATIENT = {"attempt_s": 10.0, "budget_s": 20.0, "probe_s": 10.0}
 

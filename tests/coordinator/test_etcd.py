@@ -12,13 +12,13 @@ from grpc import aio
 
 from conformance.coordinator_suite import CoordinatorSuite, put, told, value_of
 from coordinators import EtcdProcesses, etcd_or_skip, paused
-from ha.coordinator.coordinator import Coordinator  # noqa: TC001 - in an annotation that runs
-from ha.coordinator.errors import CoordinatorUnavailableError, UnknownOutcomeError
-from ha.coordinator.etcd_client import EtcdCoordinator
-from ha.coordinator.methods import COMPACT
-from ha.coordinator.options import CoordinatorOptions
-from ha.coordinator.values import KeyRange, Put, Txn, absent
 from tandemlog.v1 import coordinator_pb2 as pb
+from tandemlog_server.ha.coordinator.coordinator import Coordinator  # noqa: TC001 - in an annotation that runs
+from tandemlog_server.ha.coordinator.errors import CoordinatorUnavailableError, UnknownOutcomeError
+from tandemlog_server.ha.coordinator.etcd_client import EtcdCoordinator
+from tandemlog_server.ha.coordinator.methods import COMPACT
+from tandemlog_server.ha.coordinator.options import CoordinatorOptions
+from tandemlog_server.ha.coordinator.values import KeyRange, Put, Txn, absent
 
 pytestmark = pytest.mark.cluster
 

@@ -12,12 +12,15 @@ import pytest_asyncio
 
 from conformance.coordinator_suite import put, told, value_of
 from coordinators import EtcdProcesses, certificates, etcd_or_skip, openssl_or_skip
-from ha.coordinator.errors import CoordinatorRefusedError, CoordinatorUnavailableError
-from ha.coordinator.etcd_client import EtcdCoordinator
-from ha.coordinator.options import CoordinatorOptions
-from ha.coordinator.values import KeyRange, Put, Txn
 from running import wait_until
 from tandemlog.transport.security import Security
+from tandemlog_server.ha.coordinator.errors import (
+    CoordinatorRefusedError,
+    CoordinatorUnavailableError,
+)
+from tandemlog_server.ha.coordinator.etcd_client import EtcdCoordinator
+from tandemlog_server.ha.coordinator.options import CoordinatorOptions
+from tandemlog_server.ha.coordinator.values import KeyRange, Put, Txn
 
 pytestmark = pytest.mark.cluster
 

@@ -9,13 +9,13 @@ import pytest
 
 from conformance.coordinator_suite import CoordinatorSuite, put, told, value_of
 from fakes.fake_coordinator import CoordinatorWorld, FakeCoordinator, Fault
-from ha.coordinator.coordinator import Coordinator
-from ha.coordinator.errors import (
+from tandemlog_server.ha.coordinator.coordinator import Coordinator
+from tandemlog_server.ha.coordinator.errors import (
     CoordinatorUnavailableError,
     LeaseLostError,
     UnknownOutcomeError,
 )
-from ha.coordinator.values import KeyRange, Put, Txn, absent, unchanged
+from tandemlog_server.ha.coordinator.values import KeyRange, Put, Txn, absent, unchanged
 
 KEY = b"k"
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from coordinators import EtcdProcesses, etcd_or_skip, etcdctl
-from ha.coordinator.errors import CoordinatorError
-from ha.coordinator.etcd_client import EtcdCoordinator
-from ha.coordinator.options import CoordinatorOptions
-from ha.coordinator.values import Lease, Put, Txn, with_prefix
 from running import wait_until
+from tandemlog_server.ha.coordinator.errors import CoordinatorError
+from tandemlog_server.ha.coordinator.etcd_client import EtcdCoordinator
+from tandemlog_server.ha.coordinator.options import CoordinatorOptions
+from tandemlog_server.ha.coordinator.values import Lease, Put, Txn, with_prefix
 
 pytestmark = pytest.mark.cluster
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from node.certs.folder import make_authority, make_certificate
-from node.certs.names import Kind, Owner
 from running import ROOT
+from tandemlog_server.node.certs.folder import make_authority, make_certificate
+from tandemlog_server.node.certs.names import Kind, Owner
 
 SCRIPT = ROOT / "compose" / "health.py"
 OK = b'HTTP/1.0 200 OK\r\n\r\n{"reason": ""}'

@@ -21,9 +21,9 @@ import pytest
 import yaml
 
 import borrowed_disk
-from node.http.health import PATHS
-from node.settings.config import NodeConfig
 from running import ROOT, free_ports, wait_until
+from tandemlog_server.node.http.health import PATHS
+from tandemlog_server.node.settings.config import NodeConfig
 
 FOLDER = ROOT / "compose" / "kubernetes"
 VERSIONS = ("1.29", "1.33")

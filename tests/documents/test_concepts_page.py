@@ -5,8 +5,6 @@ import re
 import pytest
 
 from documents.pages import DOCS
-from node.settings.config import NodeConfig
-from storage.metadata.topics import MAX_QUEUES
 from tandemlog.format.constants import (
     MAX_GROUP,
     MAX_QUERY,
@@ -18,6 +16,8 @@ from tandemlog.format.constants import (
 from tandemlog.format.record.producer_mark import MAX_PRODUCER_ID
 from tandemlog.produce.framing import USER_PROPERTIES_LIMIT
 from tandemlog.produce.options import ProducerOptions
+from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.storage.metadata.topics import MAX_QUEUES
 
 ROWS = dict(
     re.findall(

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 import golden
-from cli import app
 from documents.pages import DOCS, README, Step, assert_shows, steps
+from tandemlog_server.cli import app
 
 pytestmark = pytest.mark.golden
 

@@ -14,9 +14,9 @@ import pytest
 
 from documents.pages import DOCS, README, assert_shows, steps
 from documents.terminal import Terminal
-from node.settings.config import load_config
 from running import wait_until
 from tandemlog import Admin, errors
+from tandemlog_server.node.settings.config import load_config
 
 pytestmark = pytest.mark.cluster
 

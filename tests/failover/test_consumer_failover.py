@@ -11,9 +11,9 @@ from elected import Elected
 from elected_nodes import Account
 
 import tandemlog
-from cli.local.drills import QUEUES, TOPIC
 from running import wait_until
 from tandemlog.consume.follow_options import FollowOptions
+from tandemlog_server.cli.local.drills import QUEUES, TOPIC
 
 pytestmark = pytest.mark.cluster
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from made_certificates import Authority, now
 
-from cli.local.security import HOSTS, LocalSecurity
-from node.certs.folder import cluster_in, make_certificate
-from node.certs.names import Kind, Owner
 from running import ROOT, first_of_free_row, wait_until
 from tandemlog import Admin, ConnectionOptions, Message, Producer, ProducerOptions, Security
 from tandemlog.cluster.elections import ClusterChange
 from tandemlog.errors import AuthenticationError, NodeUnavailableError, TandemlogError
+from tandemlog_server.cli.local.security import HOSTS, LocalSecurity
+from tandemlog_server.node.certs.folder import cluster_in, make_certificate
+from tandemlog_server.node.certs.names import Kind, Owner
 
 pytestmark = pytest.mark.cluster
 

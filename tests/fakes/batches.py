@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from storage.queues.queue_table import QueueTable
 from tandemlog.format.record.batch import RecordBatch
 from tandemlog.format.record.record import encode_record
+from tandemlog_server.storage.queues.queue_table import QueueTable
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from storage.recovery.report import RecoveryReport
-from storage.tools.verify import verify
+from tandemlog_server.storage.recovery.report import RecoveryReport
+from tandemlog_server.storage.tools.verify import verify
 
 LOG = DIRECTORY / "commitlog"
 QUEUE = DIRECTORY / "consumequeue" / "T" / "0"

@@ -5,18 +5,18 @@ from pathlib import Path
 
 from fakes.clock import FakeClock
 from fakes.memory_log import MemoryLog
-from storage.disk.files import FileSystem
-from storage.dispatch.reput import Dispatchers, ReputService
-from storage.dispatch.source import DispatchSource
-from storage.index.index_service import IndexService
-from storage.inspect.geometry import queue_directories
-from storage.positions import Position
-from storage.producers.producer_table import ProducerTable
-from storage.queues.consume_queue_store import ConsumeQueueStore
-from storage.queues.queue_checkpoint import QueueCheckpoint
-from storage.queues.queue_table import QueueTable
-from storage.recovery.index_loading import IndexFindings, load_index
-from storage.recovery.queue_loading import LoadContext, QueueFindings, load_queues
+from tandemlog_server.storage.disk.files import FileSystem
+from tandemlog_server.storage.dispatch.reput import Dispatchers, ReputService
+from tandemlog_server.storage.dispatch.source import DispatchSource
+from tandemlog_server.storage.index.index_service import IndexService
+from tandemlog_server.storage.inspect.geometry import queue_directories
+from tandemlog_server.storage.positions import Position
+from tandemlog_server.storage.producers.producer_table import ProducerTable
+from tandemlog_server.storage.queues.consume_queue_store import ConsumeQueueStore
+from tandemlog_server.storage.queues.queue_checkpoint import QueueCheckpoint
+from tandemlog_server.storage.queues.queue_table import QueueTable
+from tandemlog_server.storage.recovery.index_loading import IndexFindings, load_index
+from tandemlog_server.storage.recovery.queue_loading import LoadContext, QueueFindings, load_queues
 
 
 @dataclass

@@ -6,19 +6,19 @@ keys.txn(win(KEYS, keys.snapshot(), ...))
 """
 
 from fakes.fake_coordinator import CoordinatorWorld
-from ha.coordinator.values import Delete, KeyRange, Put, Txn, TxnResult
-from ha.coordinator.wire import listing, range_request, txn_request, txn_result
-from ha.election.keys import ClusterKeys
-from ha.election.snapshot import Snapshot, SnapshotBuilder
-from ha.election.transactions import Candidate
-from ha.election.values import (
+from tandemlog.v1 import coordinator_pb2 as pb
+from tandemlog_server.ha.coordinator.values import Delete, KeyRange, Put, Txn, TxnResult
+from tandemlog_server.ha.coordinator.wire import listing, range_request, txn_request, txn_result
+from tandemlog_server.ha.election.keys import ClusterKeys
+from tandemlog_server.ha.election.snapshot import Snapshot, SnapshotBuilder
+from tandemlog_server.ha.election.transactions import Candidate
+from tandemlog_server.ha.election.values import (
     ClusterRecord,
     LeaderValue,
     MemberValue,
     encode,
 )
-from ha.state import Member
-from tandemlog.v1 import coordinator_pb2 as pb
+from tandemlog_server.ha.state import Member
 
 KEYS = ClusterKeys("c")
 TTL_S = 6

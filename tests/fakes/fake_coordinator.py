@@ -20,13 +20,14 @@ from typing import TypeVar
 
 from fakes.clock import FakeClock
 from fakes.coordinator_machines import EMPTY, MemoryDisk
-from ha.coordinator.errors import (
+from tandemlog.v1 import coordinator_pb2 as pb
+from tandemlog_server.ha.coordinator.errors import (
     CoordinatorRefusedError,
     CoordinatorUnavailableError,
     LeaseLostError,
     UnknownOutcomeError,
 )
-from ha.coordinator.values import (
+from tandemlog_server.ha.coordinator.values import (
     Changes,
     Found,
     KeyRange,
@@ -37,7 +38,7 @@ from ha.coordinator.values import (
     TxnResult,
     WatchUpdate,
 )
-from ha.coordinator.wire import (
+from tandemlog_server.ha.coordinator.wire import (
     changes,
     found,
     listing,
@@ -46,11 +47,10 @@ from ha.coordinator.wire import (
     txn_result,
     watch_request,
 )
-from node.embedded_coordinator.machine import Machine
-from node.embedded_coordinator.refusals import RefusedError
-from node.embedded_coordinator.watchers import Watchers
-from storage.shares import Shares
-from tandemlog.v1 import coordinator_pb2 as pb
+from tandemlog_server.node.embedded_coordinator.machine import Machine
+from tandemlog_server.node.embedded_coordinator.refusals import RefusedError
+from tandemlog_server.node.embedded_coordinator.watchers import Watchers
+from tandemlog_server.storage.shares import Shares
 
 T = TypeVar("T")
 TICK_S = 0.1

@@ -11,9 +11,14 @@ import json
 from dataclasses import dataclass, field
 
 from fakes.log_builder import LogBuilder
-from rocketmq.wire.frames import OffsetReader, encode_header
-from rocketmq.wire.remoting import NOT_SUPPORTED, Command, CommandReader, encode_command
-from rocketmq.wire.requests import (
+from tandemlog_server.rocketmq.wire.frames import OffsetReader, encode_header
+from tandemlog_server.rocketmq.wire.remoting import (
+    NOT_SUPPORTED,
+    Command,
+    CommandReader,
+    encode_command,
+)
+from tandemlog_server.rocketmq.wire.requests import (
     GET_ALL_CONSUMER_OFFSET,
     GET_ALL_DELAY_OFFSET,
     GET_ALL_SUBSCRIPTION_GROUP_CONFIG,

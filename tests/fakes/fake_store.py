@@ -11,10 +11,15 @@ from pathlib import Path
 from random import Random
 from typing import TypeAlias
 
-from storage.config import FlushMode, StoreConfig
-from storage.errors import FlushFailedError, OffsetOutOfRangeError, StoreError, StoreReadOnlyError
-from storage.positions import Position
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from tandemlog_server.storage.config import FlushMode, StoreConfig
+from tandemlog_server.storage.errors import (
+    FlushFailedError,
+    OffsetOutOfRangeError,
+    StoreError,
+    StoreReadOnlyError,
+)
+from tandemlog_server.storage.positions import Position
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 

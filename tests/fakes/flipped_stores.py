@@ -17,19 +17,19 @@ from pathlib import Path
 from fakes.batches import Put, batch_of
 from fakes.clock import FakeClock
 from fakes.stores import DIRECTORY
-from storage.config import StoreConfig
-from storage.errors import StoreError
-from storage.message_store import MessageStore
-from storage.metadata.topics import TopicConfig
-from storage.queues.search import Boundary
-from storage.reads.results import GetStatus, NoRecordError
-from storage.state_files.queue_begins import QueueBegins
-from storage.tools.verify import VerifyReport, verify
 from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.files.epochs import EpochEntry
 from tandemlog.format.record.producer_mark import ProducerMark
 from tandemlog.format.record.record import Record, decode_record
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.errors import StoreError
+from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.metadata.topics import TopicConfig
+from tandemlog_server.storage.queues.search import Boundary
+from tandemlog_server.storage.reads.results import GetStatus, NoRecordError
+from tandemlog_server.storage.state_files.queue_begins import QueueBegins
+from tandemlog_server.storage.tools.verify import VerifyReport, verify
 
 CONFIG = StoreConfig(
     directory=DIRECTORY,

@@ -5,9 +5,9 @@ from pathlib import Path
 from fakes.clock import FakeClock
 from fakes.replicas import Replica, eventually
 from fakes.slave_broker import SlaveBroker
-from rocketmq.serve.ha_server import HaServer
-from rocketmq.serve.peers import Peers
 from tandemlog.v1 import common_pb2
+from tandemlog_server.rocketmq.serve.ha_server import HaServer
+from tandemlog_server.rocketmq.serve.peers import Peers
 
 HERE = ("127.0.0.1", 0)
 NODE = "rocketmq:127.0.0.1"

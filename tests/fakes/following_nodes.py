@@ -7,14 +7,14 @@ from typing import Any
 from fakes.fake_rocketmq import FakeRocketmq
 from fakes.log_builder import LogBuilder
 from fakes.replicas import eventually
-from node.node import Node
-from node.settings.config import NodeConfig
-from node.settings.following_section import FollowingSection
-from node.settings.sections import StoreSection
 from tandemlog.cluster.connection import ConnectionOptions
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
+from tandemlog_server.node.node import Node
+from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.following_section import FollowingSection
+from tandemlog_server.node.settings.sections import StoreSection
 
 FILE = 8192
 QUICK = ConnectionOptions(

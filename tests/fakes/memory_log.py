@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from storage.errors import OffsetOutOfRangeError
 from tandemlog.format.record.record import encode_blank, encode_record
+from tandemlog_server.storage.errors import OffsetOutOfRangeError
 
 
 class MemoryLog:

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from storage.state_files.lock_file import _held
 from tandemlog.testing.memory_file import Failure
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.state_files.lock_file import _held
 
 
 class DeathError(BaseException):

@@ -3,8 +3,13 @@
 import asyncio
 import json
 
-from rocketmq.wire import requests
-from rocketmq.wire.remoting import SYSTEM_ERROR, Command, CommandReader, encode_command
+from tandemlog_server.rocketmq.wire import requests
+from tandemlog_server.rocketmq.wire.remoting import (
+    SYSTEM_ERROR,
+    Command,
+    CommandReader,
+    encode_command,
+)
 
 
 class RemotingPeer:

@@ -10,14 +10,14 @@ from pathlib import Path
 from grpc import aio
 
 from fakes.batches import Put, batch_of
-from ha.config import HaConfig, Replication, Role
-from ha.master.master import ReplicationMaster
-from ha.protocol.proof import Prove, proven_service
-from ha.slave.slave import ReplicationSlave
-from storage.clock import Clock, SystemClock
-from storage.config import ConfirmSource, FlushMode, StoreConfig
-from storage.message_store import MessageStore
-from storage.metadata.topics import TopicConfig
+from tandemlog_server.ha.config import HaConfig, Replication, Role
+from tandemlog_server.ha.master.master import ReplicationMaster
+from tandemlog_server.ha.protocol.proof import Prove, proven_service
+from tandemlog_server.ha.slave.slave import ReplicationSlave
+from tandemlog_server.storage.clock import Clock, SystemClock
+from tandemlog_server.storage.config import ConfirmSource, FlushMode, StoreConfig
+from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.metadata.topics import TopicConfig
 
 TIMEOUT_S = 20.0
 STEP_S = 0.005

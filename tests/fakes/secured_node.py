@@ -11,8 +11,8 @@ import grpc
 from grpc import aio
 
 from fakes.authority import Authority, Pair
-from node.node import Node
-from node.settings.config import NodeConfig
+from tandemlog_server.node.node import Node
+from tandemlog_server.node.settings.config import NodeConfig
 
 SMALL = {
     "commit_log_file_size": 1 << 20,

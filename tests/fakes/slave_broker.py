@@ -3,7 +3,7 @@ acknowledges, and ends the connection when an offset is not its own end."""
 
 import asyncio
 
-from rocketmq.wire.frames import HEADER, encode_offset
+from tandemlog_server.rocketmq.wire.frames import HEADER, encode_offset
 
 
 class SlaveBroker:

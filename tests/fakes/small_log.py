@@ -4,12 +4,12 @@ from pathlib import Path
 
 from fakes.batches import Put, batch_of, registered
 from fakes.clock import FakeClock
-from storage.config import StoreConfig
-from storage.log.commit_log import CommitLog
-from storage.queues.queue_table import QueueTable
 from tandemlog.format.record.batch import AppendSegment, RecordBatch
 from tandemlog.format.record.record import Record, decode_record, is_blank
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.log.commit_log import CommitLog
+from tandemlog_server.storage.queues.queue_table import QueueTable
 
 ROOT = Path("/store")
 FILE_SIZE = 4096

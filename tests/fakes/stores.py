@@ -6,14 +6,14 @@ from random import Random
 
 from fakes.batches import Put, batch_of
 from fakes.clock import FakeClock
-from storage.config import StoreConfig
-from storage.message_store import MessageStore
-from storage.metadata.topics import TopicConfig
-from storage.puts.put_path import AppendResult
-from storage.reads.results import GetResult
 from tandemlog.format.record.producer_mark import ProducerMark
 from tandemlog.format.record.record import Record, decode_record
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.metadata.topics import TopicConfig
+from tandemlog_server.storage.puts.put_path import AppendResult
+from tandemlog_server.storage.reads.results import GetResult
 
 DIRECTORY = Path("/store")
 CONFIG = StoreConfig(

@@ -22,12 +22,12 @@ import pytest
 
 import tandemlog
 from running import NodeProcess, Running, wait_until
-from storage.config import StoreConfig
-from storage.tools.verify import verify
 from tandemlog import Message, ProducerOptions, SendResult
 from tandemlog.errors import TandemlogError
 from tandemlog.format.constants import PAGE
 from tandemlog.format.record.record import Record
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.tools.verify import verify
 
 pytestmark = pytest.mark.fault
 

@@ -20,16 +20,16 @@ from typing import Any
 from fakes.batches import Put, batch_of
 from fakes.stores import CONFIG, DIRECTORY, Bench, records_of
 from fuzz.situations import Picture, picture_of, restore
-from storage.config import FlushMode
-from storage.errors import StoreError
-from storage.message_store import MessageStore
-from storage.metadata.topics import MetadataError
-from storage.queues.search import Boundary
-from storage.tools.verify import verify
 from tandemlog.format.errors import FormatError
 from tandemlog.format.record.producer_mark import ProducerMark
 from tandemlog.format.record.record import Record
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.config import FlushMode
+from tandemlog_server.storage.errors import StoreError
+from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.metadata.topics import MetadataError
+from tandemlog_server.storage.queues.search import Boundary
+from tandemlog_server.storage.tools.verify import verify
 
 STORES = ("closed", "killed")
 STORE_CONFIG = replace(CONFIG, flush=FlushMode.SYNC)

@@ -20,12 +20,12 @@ from fuzz.caller import Caller
 from fuzz.methods import KEY, TOPIC, Method, methods_of, put_request
 from fuzz.oracle import Outcome, finding, refused
 from fuzz.requests import Call
-from ha.config import Replication
-from node.node import Node
-from node.settings.config import NodeConfig
-from node.settings.sections import ReplicationSection, StoreSection
 from running import free_ports
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc
+from tandemlog_server.ha.config import Replication
+from tandemlog_server.node.node import Node
+from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.sections import ReplicationSection, StoreSection
 
 MOST_DESCRIPTION_BYTES = 64 << 10
 PAUSE_S = 1.0

@@ -16,22 +16,31 @@ from pathlib import Path
 
 from fakes.batches import Put, batch_of
 from fakes.stores import CONFIG, Bench
-from ha.config import HaConfig, Replication, Role
-from ha.errors import ProtocolError
-from ha.master.group import MasterGroup
-from ha.master.session import MasterAction, SendAnswer, SendChunk, SendPrologue, SendRefusal
-from ha.master.term import Term, begin_term, own_position
-from ha.protocol.frames import (
+from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog.v1 import common_pb2, replication_pb2
+from tandemlog_server.ha.config import HaConfig, Replication, Role
+from tandemlog_server.ha.errors import ProtocolError
+from tandemlog_server.ha.master.group import MasterGroup
+from tandemlog_server.ha.master.session import (
+    MasterAction,
+    SendAnswer,
+    SendChunk,
+    SendPrologue,
+    SendRefusal,
+)
+from tandemlog_server.ha.master.term import Term, begin_term, own_position
+from tandemlog_server.ha.protocol.frames import (
     Hello,
     MemberList,
     decode_master_frame,
     encode_master_frame,
     encode_slave_frame,
 )
-from ha.protocol.handshake import SlaveView, proven_prefix
-from ha.protocol.log_crc import log_crc
-from ha.protocol.prologue import prologue_frames
-from ha.slave.session import (
+from tandemlog_server.ha.protocol.handshake import SlaveView, proven_prefix
+from tandemlog_server.ha.protocol.log_crc import log_crc
+from tandemlog_server.ha.protocol.prologue import prologue_frames
+from tandemlog_server.ha.slave.session import (
     Disconnect,
     Prepared,
     SeeMembers,
@@ -40,12 +49,9 @@ from ha.slave.session import (
     SlaveSession,
     StoreAction,
 )
-from ha.slave.store import SlaveStore
-from ha.state import HaState, InSyncRecord, Member
-from storage.config import ConfirmSource, FlushMode, StoreConfig
-from tandemlog.format.files.epochs import EpochEntry, EpochTable
-from tandemlog.testing.memory_files import MemoryFiles
-from tandemlog.v1 import common_pb2, replication_pb2
+from tandemlog_server.ha.slave.store import SlaveStore
+from tandemlog_server.ha.state import HaState, InSyncRecord, Member
+from tandemlog_server.storage.config import ConfirmSource, FlushMode, StoreConfig
 
 NOW = 100.0
 SLAVE_CONFIG = HaConfig(

@@ -12,12 +12,12 @@ from fuzz.one_node import OneNode, tracebacks
 from fuzz.requests import Call
 from fuzz.situations import the_master
 from fuzz.trials import master_hears, slave_hears
-from node.http.health import Health
-from node.http.http_server import serve_http
-from node.http.numbers import NodeNumbers
-from node.puts.ack_stats import AckStats
 from running import free_ports
 from tandemlog.v1 import common_pb2
+from tandemlog_server.node.http.health import Health
+from tandemlog_server.node.http.http_server import serve_http
+from tandemlog_server.node.http.numbers import NodeNumbers
+from tandemlog_server.node.puts.ack_stats import AckStats
 
 SLAVE = common_pb2.NodeStatus(node_id="n1", role=common_pb2.SLAVE, in_sync=True, lag_bytes=5)
 

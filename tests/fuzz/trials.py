@@ -17,12 +17,15 @@ from fuzz.situations import (
     situation,
     store_actions,
 )
-from ha.errors import HaError
-from ha.master.group import MasterGroup
-from ha.master.members import slave_rows
-from ha.master.session import MasterSession
-from ha.master.term import next_epoch
-from ha.protocol.frames import (
+from tandemlog.format.errors import FormatError
+from tandemlog.format.files.epochs import EpochTable
+from tandemlog.v1 import replication_pb2
+from tandemlog_server.ha.errors import HaError
+from tandemlog_server.ha.master.group import MasterGroup
+from tandemlog_server.ha.master.members import slave_rows
+from tandemlog_server.ha.master.session import MasterSession
+from tandemlog_server.ha.master.term import next_epoch
+from tandemlog_server.ha.protocol.frames import (
     Ack,
     Answer,
     Hello,
@@ -31,13 +34,10 @@ from ha.protocol.frames import (
     decode_slave_frame,
     encode_master_frame,
 )
-from ha.slave.session import SlaveSession
-from storage.errors import StoreError
-from storage.log.commit_log import CommitLog
-from storage.log.scan import LogScanner
-from tandemlog.format.errors import FormatError
-from tandemlog.format.files.epochs import EpochTable
-from tandemlog.v1 import replication_pb2
+from tandemlog_server.ha.slave.session import SlaveSession
+from tandemlog_server.storage.errors import StoreError
+from tandemlog_server.storage.log.commit_log import CommitLog
+from tandemlog_server.storage.log.scan import LogScanner
 
 TYPED = (HaError, StoreError, FormatError, OSError)
 MOST_MEMBER_BYTES = 8_192

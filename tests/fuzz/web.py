@@ -5,7 +5,7 @@ from random import Random
 from urllib.parse import quote_from_bytes
 
 from fuzz.mutate import Mutator
-from node.http.health import PATHS
+from tandemlog_server.node.http.health import PATHS
 
 METHODS = (
     b"GET",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ha.config import HaConfig, Replication, Role
+from tandemlog_server.ha.config import HaConfig, Replication, Role
 
 
 @pytest.mark.parametrize(

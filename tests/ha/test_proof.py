@@ -7,9 +7,15 @@ import pytest
 from grpc import aio
 
 from fakes.replicas import Replica, eventually
-from ha.protocol.frames import Ack, Hello, Refusal, decode_master_frame, encode_slave_frame
-from ha.protocol.proof import NodeProof, why_no_node, why_not_proven
-from ha.protocol.replication_service import PATH, Context
+from tandemlog_server.ha.protocol.frames import (
+    Ack,
+    Hello,
+    Refusal,
+    decode_master_frame,
+    encode_slave_frame,
+)
+from tandemlog_server.ha.protocol.proof import NodeProof, why_no_node, why_not_proven
+from tandemlog_server.ha.protocol.replication_service import PATH, Context
 
 Make = Callable[..., Replica]
 

@@ -8,9 +8,11 @@ import pytest
 
 from fakes.clock import FakeClock
 from fakes.fake_store import FakeDisk, FakeStore, record
-from ha.config import HaConfig, Role
-from ha.protocol.chunk_codec import Chunk, encode_chunk
-from ha.protocol.frames import (
+from tandemlog.format.fast_crc import crc32
+from tandemlog.format.files.epochs import EpochEntry
+from tandemlog_server.ha.config import HaConfig, Role
+from tandemlog_server.ha.protocol.chunk_codec import Chunk, encode_chunk
+from tandemlog_server.ha.protocol.frames import (
     Ack,
     Answer,
     Hello,
@@ -18,13 +20,11 @@ from ha.protocol.frames import (
     decode_slave_frame,
     encode_master_frame,
 )
-from ha.slave import stream as slave_stream
-from ha.slave.session import SlaveSession
-from ha.slave.store import SlaveStore
-from ha.slave.stream import SlaveStream, StoreThreads
-from ha.state import HaState
-from tandemlog.format.fast_crc import crc32
-from tandemlog.format.files.epochs import EpochEntry
+from tandemlog_server.ha.slave import stream as slave_stream
+from tandemlog_server.ha.slave.session import SlaveSession
+from tandemlog_server.ha.slave.store import SlaveStore
+from tandemlog_server.ha.slave.stream import SlaveStream, StoreThreads
+from tandemlog_server.ha.state import HaState
 
 CONFIG = HaConfig("c", "s", role=Role.SLAVE, master_endpoint="m:1", flush_batch_bytes=1)
 RECORD = record(b"x" * 96)

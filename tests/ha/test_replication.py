@@ -11,12 +11,12 @@ import pytest
 from grpc import aio
 
 from fakes.replicas import SYNC, Replica, eventually
-from ha.master.members import READ_ONLY
-from ha.slave.slave import ReplicationSlave
-from storage.disk.real_files import RealFileSystem
-from storage.errors import CorruptStoreError, FlushFailedError
-from storage.metadata.topics import TopicConfig
 from tandemlog.format.files.epochs import EpochTable
+from tandemlog_server.ha.master.members import READ_ONLY
+from tandemlog_server.ha.slave.slave import ReplicationSlave
+from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.errors import CorruptStoreError, FlushFailedError
+from tandemlog_server.storage.metadata.topics import TopicConfig
 
 Make = Callable[..., Replica]
 

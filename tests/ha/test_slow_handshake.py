@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-import ha.master.stream
-import ha.slave.store
 from fakes.clock import FakeClock
 from fakes.replicas import TIMEOUT_S, Replica, eventually
-from ha.master.group import MasterGroup
-from ha.master.session import MasterSession
-from ha.slave.stream import StoreThreads
+from tandemlog_server.ha.master import stream
+from tandemlog_server.ha.master.group import MasterGroup
+from tandemlog_server.ha.master.session import MasterSession
+from tandemlog_server.ha.slave import store
+from tandemlog_server.ha.slave.stream import StoreThreads
 
 STEPS = 12
 STEP_S = 0.5
@@ -124,7 +124,7 @@ async def test_a_slow_comparison_does_not_end_the_stream(
 ) -> None:
     master, slave = pair
     await copied(master, slave)
-    compare = gated(ha.master.stream, "proven_prefix")
+    compare = gated(stream, "proven_prefix")
     await slave.follow(master)
     await eventually(lambda: compare.calls == 1)
     for _ in range(STEPS):
@@ -154,7 +154,7 @@ async def test_a_slow_preparation_does_not_end_the_stream(
     master.put(10)
     await caught_up(slave, master, clock)
     await slave.stop()
-    prepare = gated(ha.slave.store, "log_crc")
+    prepare = gated(store, "log_crc")
     await slave.follow(master)
     await eventually(lambda: prepare.calls == 1)
     before = len(streams)
@@ -178,7 +178,7 @@ async def test_a_comparison_for_which_nobody_waits_any_more_stops(
 ) -> None:
     master, slave = pair
     await copied(master, slave)
-    read = gated(ha.master.stream, "log_crc")
+    read = gated(stream, "log_crc")
     await slave.follow(master)
     await eventually(lambda: read.calls == 1)
     await slave.stop()
@@ -195,7 +195,7 @@ async def test_a_slave_that_stops_reads_its_log_no_further(
 ) -> None:
     master, slave = pair
     await copied(master, slave)
-    read = gated(ha.slave.store, "log_crc")
+    read = gated(store, "log_crc")
     close = StoreThreads.close
 
     async def opens_then_closes(threads: StoreThreads) -> None:

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from ha.config import HaConfig
-from ha.master.term import begin_term
-from ha.state_file import StateFile
-from storage.config import ConfirmSource, FlushMode
-from storage.errors import StoreError
+from tandemlog_server.ha.config import HaConfig
+from tandemlog_server.ha.master.term import begin_term
+from tandemlog_server.ha.state_file import StateFile
+from tandemlog_server.storage.config import ConfirmSource, FlushMode
+from tandemlog_server.storage.errors import StoreError
 
 REPLICATED = replace(CONFIG, confirm=ConfirmSource.REPLICATION, flush=FlushMode.SYNC)
 MESSAGES = 10

@@ -6,15 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from ha.config import HaConfig, Role
-from ha.errors import StateFileError
-from ha.state import HaState, InSyncRecord, Member, decode_state, encode_state, started_over
-from ha.state_file import StateFile, new_incarnation
-from storage.config import StoreConfig
-from storage.errors import DiskFullError
-from storage.message_store import MessageStore
-from storage.tools.verify import verify
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.ha.config import HaConfig, Role
+from tandemlog_server.ha.errors import StateFileError
+from tandemlog_server.ha.state import (
+    HaState,
+    InSyncRecord,
+    Member,
+    decode_state,
+    encode_state,
+    started_over,
+)
+from tandemlog_server.ha.state_file import StateFile, new_incarnation
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.errors import DiskFullError
+from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.tools.verify import verify
 
 A, B = Member("a", "1"), Member("b", "2")
 STATE = HaState("c", "n", "i", 5, A, InSyncRecord(4, 9, frozenset({A, B}), unheard=frozenset({B})))

@@ -8,10 +8,10 @@ import pytest
 from conformance.store_port_suite import Opened, StorePortSuite
 from fakes.batches import Put, batch_of
 from fakes.fake_store import FakeDisk, FakeStore
-from ha.store_port import StorePort
-from storage.config import ConfirmSource, StoreConfig
-from storage.message_store import MessageStore
-from storage.metadata.topics import TopicConfig
+from tandemlog_server.ha.store_port import StorePort
+from tandemlog_server.storage.config import ConfirmSource, StoreConfig
+from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.metadata.topics import TopicConfig
 
 
 class TestFakeStore(StorePortSuite):

@@ -4,14 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from ha.config import HaConfig, Replication
-from ha.errors import HandshakeRefusedError, ProtocolError, StateFileError
-from ha.frame_limits import MAX_EPOCH
-from ha.master.group import MAX_OTHERS, STRANGER, MasterGroup
-from ha.master.session import MasterAction, SendAnswer, SendRefusal
-from ha.master.term import next_epoch
-from ha.protocol.chunk_codec import decode_chunk
-from ha.protocol.frames import (
+from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from tandemlog.v1 import replication_pb2
+from tandemlog_server.ha.config import HaConfig, Replication
+from tandemlog_server.ha.errors import HandshakeRefusedError, ProtocolError, StateFileError
+from tandemlog_server.ha.frame_limits import MAX_EPOCH
+from tandemlog_server.ha.master.group import MAX_OTHERS, STRANGER, MasterGroup
+from tandemlog_server.ha.master.session import MasterAction, SendAnswer, SendRefusal
+from tandemlog_server.ha.master.term import next_epoch
+from tandemlog_server.ha.protocol.chunk_codec import decode_chunk
+from tandemlog_server.ha.protocol.frames import (
     Ack,
     Answer,
     Hello,
@@ -19,10 +21,20 @@ from ha.protocol.frames import (
     decode_slave_frame,
     encode_slave_frame,
 )
-from ha.protocol.handshake import MAX_EPOCH_JUMP, MasterView, SlaveView, check_answer
-from ha.state import HaState, InSyncRecord, Member, decode_state, encode_state, remembered
-from tandemlog.format.files.epochs import EpochEntry, EpochTable
-from tandemlog.v1 import replication_pb2
+from tandemlog_server.ha.protocol.handshake import (
+    MAX_EPOCH_JUMP,
+    MasterView,
+    SlaveView,
+    check_answer,
+)
+from tandemlog_server.ha.state import (
+    HaState,
+    InSyncRecord,
+    Member,
+    decode_state,
+    encode_state,
+    remembered,
+)
 
 ME, B = Member("m", "mi"), Member("b", "1")
 

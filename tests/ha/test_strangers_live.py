@@ -9,10 +9,13 @@ import pytest
 from grpc import aio
 
 from fakes.replicas import SYNC, Replica, eventually
-from ha.master import metadata_sync
-from ha.master.session import SendChunk
-from ha.protocol.chunk_codec import Chunk
-from ha.protocol.frames import (
+from tandemlog.format.constants import Buffer
+from tandemlog.format.files.epochs import EpochEntry
+from tandemlog.v1 import replication_pb2
+from tandemlog_server.ha.master import metadata_sync
+from tandemlog_server.ha.master.session import SendChunk
+from tandemlog_server.ha.protocol.chunk_codec import Chunk
+from tandemlog_server.ha.protocol.frames import (
     Ack,
     Hello,
     MasterFrame,
@@ -23,11 +26,8 @@ from ha.protocol.frames import (
     encode_master_frame,
     encode_slave_frame,
 )
-from ha.protocol.replication_service import PATH, ReplicationService
-from storage.metadata.topics import TopicConfig
-from tandemlog.format.constants import Buffer
-from tandemlog.format.files.epochs import EpochEntry
-from tandemlog.v1 import replication_pb2
+from tandemlog_server.ha.protocol.replication_service import PATH, ReplicationService
+from tandemlog_server.storage.metadata.topics import TopicConfig
 
 Make = Callable[..., Replica]
 HELLO = Hello("cluster", "x", "1", "x:1")

@@ -21,13 +21,13 @@ import tandemlog
 from interop.load import Consumer, Load
 from interop.rocketmq import Broker, NameServer, StoreSizes, ask
 from interop.store_client import StoreClient, Stored, Talker
-from rocketmq.wire.requests import GET_BROKER_RUNTIME_INFO
 from running import SMALL, NodeProcess, free_ports, wait_until
-from storage.config import StoreConfig
-from storage.tools.compare import compare
-from storage.tools.verify import verify
 from tandemlog.format.files.names import offset_file_name
 from tandemlog.format.files.store_json import loads
+from tandemlog_server.rocketmq.wire.requests import GET_BROKER_RUNTIME_INFO
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.tools.compare import compare
+from tandemlog_server.storage.tools.verify import verify
 
 TOPIC, QUEUES = "Orders", 4
 SIZES = StoreSizes(

@@ -27,12 +27,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from ha.errors import ProtocolError
 from interop.jars import LOGGING, VERSION, java
-from rocketmq.wire.remoting import SUCCESS, Command, CommandReader, encode_command
-from rocketmq.wire.requests import GET_BROKER_CLUSTER_INFO, GET_BROKER_RUNTIME_INFO
 from running import free_ports
 from tandemlog.format.files.store_json import loads
+from tandemlog_server.ha.errors import ProtocolError
+from tandemlog_server.rocketmq.wire.remoting import SUCCESS, Command, CommandReader, encode_command
+from tandemlog_server.rocketmq.wire.requests import GET_BROKER_CLUSTER_INFO, GET_BROKER_RUNTIME_INFO
 
 CLUSTER = "interop"
 BROKER_NAME = "interop-a"

@@ -7,12 +7,12 @@ import pytest
 
 from interop.rocketmq import StoreSizes, write_topics
 from interop.store_client import served
-from storage.config import StoreConfig
-from storage.tools.rebuild import rebuild
-from storage.tools.recover import recover
-from storage.tools.verify import verify
 from tandemlog.logs.executors import InProcess
 from tandemlog.logs.jobs.audit import audit
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.tools.rebuild import rebuild
+from tandemlog_server.storage.tools.recover import recover
+from tandemlog_server.storage.tools.verify import verify
 
 pytestmark = pytest.mark.interop
 

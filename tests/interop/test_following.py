@@ -17,11 +17,11 @@ import forked
 import tandemlog
 from interop.jars import VERSION
 from interop.live import QUEUES, SIZES, TOPIC, check_alone, check_same, side_by_side
-from rocketmq.follow.session import HEARTBEAT_S
 from running import Running, wait_until
 from tandemlog import Message
 from tandemlog.errors import ChangeRefusedError
 from tandemlog.format.files.names import offset_file_name
+from tandemlog_server.rocketmq.follow.session import HEARTBEAT_S
 
 pytestmark = pytest.mark.interop
 

@@ -15,11 +15,11 @@ import tandemlog
 from interop.rocketmq import StoreSizes, write_topics
 from interop.store_client import StoreClient, dump, served
 from running import NodeProcess, Running, free_ports, wait_until
-from storage.config import StoreConfig
-from storage.tools.verify import verify
 from tandemlog import Message
 from tandemlog.format.files.index_layout import HEADER_SIZE, decode_index_header
 from tandemlog.format.record.message_id import decode_offset_id
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.tools.verify import verify
 
 pytestmark = pytest.mark.interop
 

@@ -18,15 +18,15 @@ from interop.rocketmq import Broker, NameServer, StoreSizes
 from interop.store_client import StoreClient, served
 from interop.test_following import takeover
 from running import wait_until
-from storage.config import StoreConfig
-from storage.message_store import MessageStore
-from storage.tools.rebuild import rebuild
-from storage.tools.recover import recover
-from storage.tools.verify import verify
 from tandemlog.logs.executors import InProcess
 from tandemlog.logs.jobs.audit import audit
 from tandemlog.logs.jobs.rebuild import RebuildOptions
 from tandemlog.logs.jobs.rebuild import rebuild as pipeline_rebuild
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.tools.rebuild import rebuild
+from tandemlog_server.storage.tools.recover import recover
+from tandemlog_server.storage.tools.verify import verify
 
 pytestmark = pytest.mark.interop
 

@@ -21,12 +21,12 @@ from monitoring_queries import ALERTS, panels, rules
 
 import needs
 import tandemlog
-from node.certs.names import Kind
-from node.node import Node
-from node.settings.config import NodeConfig
-from node.tokens.secret import hash_of, new_token
 from running import SMALL, free_ports, wait_until
 from tandemlog.errors import UnknownTopicError
+from tandemlog_server.node.certs.names import Kind
+from tandemlog_server.node.node import Node
+from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.tokens.secret import hash_of, new_token
 
 pytestmark = pytest.mark.cluster
 

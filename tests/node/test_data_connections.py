@@ -19,12 +19,6 @@ import pytest
 from fakes.authority import Authority
 from fakes.data_listeners import Cutter, Listener
 from fakes.secured_node import access_text, running, settings, token, until
-from node.access.peers import peer_of
-from node.node import Node
-from node.services import data_server
-from node.services.data_session import CallAbortedError, DataMethods
-from node.settings.endpoints import ListenError
-from storage.metadata.topics import TopicConfig
 from tandemlog.cluster import data_path
 from tandemlog.cluster.append_call import DataAppendCall, GrpcAppendCall
 from tandemlog.cluster.connection import ConnectionOptions
@@ -43,6 +37,12 @@ from tandemlog.produce.options import ProducerOptions
 from tandemlog.produce.producer import AsyncProducer
 from tandemlog.transport.data_frames import HEAD, LAST_CALL, Kind, greeting, head
 from tandemlog.transport.security import Security
+from tandemlog_server.node.access.peers import peer_of
+from tandemlog_server.node.node import Node
+from tandemlog_server.node.services import data_server
+from tandemlog_server.node.services.data_session import CallAbortedError, DataMethods
+from tandemlog_server.node.settings.endpoints import ListenError
+from tandemlog_server.storage.metadata.topics import TopicConfig
 
 BODY = 3_000
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from node.error_status import RequestRefusedError, error_of, put_status_of
-from storage.errors import (
+from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog_server.node.error_status import RequestRefusedError, error_of, put_status_of
+from tandemlog_server.storage.errors import (
     BatchRefusedError,
     CorruptStoreError,
     DiskFullError,
@@ -14,8 +15,7 @@ from storage.errors import (
     StoreReadOnlyError,
     UnreadableError,
 )
-from storage.metadata.topics import MetadataError
-from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog_server.storage.metadata.topics import MetadataError
 
 
 @pytest.mark.parametrize(

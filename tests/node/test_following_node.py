@@ -10,14 +10,14 @@ import pytest
 from fakes.fake_rocketmq import FakeRocketmq, lost_tail
 from fakes.following_nodes import QUICK, bodies, caught_up, config, filled, new_broker, started
 from fakes.replicas import eventually
-from node.settings.config import NodeConfig
-from storage.errors import DiskFullError
 from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.takeover import Takeover
 from tandemlog.errors import ChangeRefusedError
 from tandemlog.format.files.epochs import EpochEntry
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
+from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.storage.errors import DiskFullError
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ async def test_a_relay_with_ports_for_brokers_tells_that_none_can_follow_yet(
 async def test_it_takes_over_once_the_broker_refuses_writes_and_all_is_here(
     tmp_path: Path, broker: FakeRocketmq, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rocketmq.follow.takeover.QUIET_S", 0.3)
+    monkeypatch.setattr("tandemlog_server.rocketmq.follow.takeover.QUIET_S", 0.3)
     node = await started(config(tmp_path, follow=broker.address))
     try:
         await caught_up(node, broker)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import golden
-from node.node import Node
-from node.settings.config import NodeConfig
-from node.settings.sections import StoreSection
 from tandemlog.admin import AsyncAdmin
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.format.record.sys_flag import COMPRESSED
+from tandemlog_server.node.node import Node
+from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.sections import StoreSection
 
 if TYPE_CHECKING:
     from tandemlog.consume.received_message import ReceivedMessage

@@ -14,20 +14,7 @@ from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from ha.config import Replication
-from node.node import Node
-from node.pulls import pages
-from node.services import broker_service
-from node.services.broker_service import BrokerService
-from node.settings.config import NodeConfig
-from node.settings.endpoints import ListenError
-from node.settings.sections import PutSection, ReplicationSection, StoreSection
 from running import free_ports
-from storage.config import FlushMode
-from storage.dispatch.reput import ReputService
-from storage.errors import FlushFailedError, StoreLockedError
-from storage.metadata.topics import TopicConfig
-from storage.reads import reader as reads
 from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.connection import ConnectionOptions
 from tandemlog.consume.consumer import AsyncConsumer
@@ -44,6 +31,19 @@ from tandemlog.message import Message
 from tandemlog.produce.options import ProducerOptions
 from tandemlog.produce.producer import AsyncProducer
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
+from tandemlog_server.ha.config import Replication
+from tandemlog_server.node.node import Node
+from tandemlog_server.node.pulls import pages
+from tandemlog_server.node.services import broker_service
+from tandemlog_server.node.services.broker_service import BrokerService
+from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.endpoints import ListenError
+from tandemlog_server.node.settings.sections import PutSection, ReplicationSection, StoreSection
+from tandemlog_server.storage.config import FlushMode
+from tandemlog_server.storage.dispatch.reput import ReputService
+from tandemlog_server.storage.errors import FlushFailedError, StoreLockedError
+from tandemlog_server.storage.metadata.topics import TopicConfig
+from tandemlog_server.storage.reads import reader as reads
 
 QUICK = ConnectionOptions(
     request_timeout_ms=5_000, retry_timeout_ms=200, discovery_timeout_ms=1_000

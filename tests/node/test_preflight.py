@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 
 import forked
-from ha.state import HaState
-from ha.state_file import StateFile
-from node.certs.folder import make_authority, make_certificate
-from node.certs.names import Kind, Owner
-from node.preflight import RELEASED_MS, faults, warnings
-from node.settings.config import NodeConfig
-from node.settings.sections import StoreSection
-from rocketmq.follow.note import Following, FollowingFile, TakenOver
 from running import free_ports, toml
-from storage.disk.real_files import RealFileSystem
-from storage.state_files.checkpoint import StoreCheckpoint
-from storage.store_paths import StorePaths
 from tandemlog.format.files.checkpoint import Checkpoint
+from tandemlog_server.ha.state import HaState
+from tandemlog_server.ha.state_file import StateFile
+from tandemlog_server.node.certs.folder import make_authority, make_certificate
+from tandemlog_server.node.certs.names import Kind, Owner
+from tandemlog_server.node.preflight import RELEASED_MS, faults, warnings
+from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.sections import StoreSection
+from tandemlog_server.rocketmq.follow.note import Following, FollowingFile, TakenOver
+from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.state_files.checkpoint import StoreCheckpoint
+from tandemlog_server.storage.store_paths import StorePaths
 
 NOW_MS = RELEASED_MS + 1_000_000_000
 HOUR_MS = 3_600_000

@@ -9,9 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from node.node import Node
-from node.settings.config import NodeConfig
-from node.settings.sections import StoreSection
 from running import free_ports
 from tandemlog.admin import AsyncAdmin
 from tandemlog.consume.consumer import AsyncConsumer
@@ -20,6 +17,9 @@ from tandemlog.consume.stream import AsyncStream
 from tandemlog.errors import FencedMemberError, LogCutError, OffsetOutOfRangeError
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
+from tandemlog_server.node.node import Node
+from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.sections import StoreSection
 
 OPTIONS = FollowOptions(wait_ms=200, auto_commit_ms=None)
 

@@ -9,27 +9,11 @@ from typing import Any
 
 import pytest
 
-from cli.cluster.nodes_table import node_rows
-from cli.cluster.verdict import judge
 from fakes.clock import FakeClock
 from fakes.name_server import name_server
 from fakes.replicas import Replica, eventually
 from fakes.slave_broker import SlaveBroker
-from ha.config import Role
-from ha.master.record_keeper import LocalKeeper
-from ha.master.term import WonTerm
-from ha.state import Member
-from node.node import Node
-from node.roles import rocketmq_serving
-from node.roles.elected_roles import AgentCalls, ElectedRoles
-from node.roles.rocketmq_serving import RocketmqServing
-from node.settings.config import NodeConfig
-from node.settings.host_port import split_endpoint
-from node.settings.sections import StoreSection
-from rocketmq.wire import requests
-from rocketmq.wire.client import RemotingClient
 from running import free_ports
-from storage.metadata.topics import TopicConfig
 from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.connection import ConnectionOptions
 from tandemlog.cluster.topology import NodeInfo, Topology
@@ -37,6 +21,22 @@ from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.errors import TandemlogError
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
+from tandemlog_server.cli.cluster.nodes_table import node_rows
+from tandemlog_server.cli.cluster.verdict import judge
+from tandemlog_server.ha.config import Role
+from tandemlog_server.ha.master.record_keeper import LocalKeeper
+from tandemlog_server.ha.master.term import WonTerm
+from tandemlog_server.ha.state import Member
+from tandemlog_server.node.node import Node
+from tandemlog_server.node.roles import rocketmq_serving
+from tandemlog_server.node.roles.elected_roles import AgentCalls, ElectedRoles
+from tandemlog_server.node.roles.rocketmq_serving import RocketmqServing
+from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.host_port import split_endpoint
+from tandemlog_server.node.settings.sections import StoreSection
+from tandemlog_server.rocketmq.wire import requests
+from tandemlog_server.rocketmq.wire.client import RemotingClient
+from tandemlog_server.storage.metadata.topics import TopicConfig
 
 NAME = "broker-a"
 QUICK = ConnectionOptions(

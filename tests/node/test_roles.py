@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from ha.config import Replication
-from node.error_status import RequestRefusedError
-from node.roles.master_role import MasterRole
-from node.roles.role_switch import RoleSwitch
 from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog_server.ha.config import Replication
+from tandemlog_server.node.error_status import RequestRefusedError
+from tandemlog_server.node.roles.master_role import MasterRole
+from tandemlog_server.node.roles.role_switch import RoleSwitch
 
 NO_WAIT = broker_pb2.NO_WAIT
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from fakes.secured_node import access_text, running, settings, token
-from storage.metadata.topics import TopicConfig
 from tandemlog import Message, Security
 from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.connection import ConnectionOptions
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.errors import AuthenticationError, PermissionDeniedError
 from tandemlog.produce.producer import AsyncProducer
+from tandemlog_server.storage.metadata.topics import TopicConfig
 
 RIGHTS = {"read": ["a*", "r*"], "write": ["a*"], "consume": ["g"]}
 LIMITS = {"bytes_per_s": 200_000, "calls_per_s": 50, "streams": 4}

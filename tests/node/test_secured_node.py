@@ -18,14 +18,19 @@ from grpc import StatusCode, aio
 
 from fakes.authority import Authority, Pair
 from fakes.secured_node import access_text, bearer, channel, running, settings, token, until
-from ha.protocol.frames import Hello, Refusal, decode_master_frame, encode_slave_frame
-from ha.protocol.replication_service import PATH
-from node.http import health
-from node.http.http_server import HttpServer
-from node.node import Node
-from node.settings.config import ConfigError
 from tandemlog.format.record.record import encode_record
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
+from tandemlog_server.ha.protocol.frames import (
+    Hello,
+    Refusal,
+    decode_master_frame,
+    encode_slave_frame,
+)
+from tandemlog_server.ha.protocol.replication_service import PATH
+from tandemlog_server.node.http import health
+from tandemlog_server.node.http.http_server import HttpServer
+from tandemlog_server.node.node import Node
+from tandemlog_server.node.settings.config import ConfigError
 
 DENIED = common_pb2.PERMISSION_DENIED
 HOUR = datetime.timedelta(hours=1)

@@ -5,8 +5,8 @@ The broker's service inherits from none, so that a method which it lacks keeps a
 
 import inspect
 
-from node.services.admin_service import AdminService
 from tandemlog.v1 import admin_pb2
+from tandemlog_server.node.services.admin_service import AdminService
 
 
 def test_every_call_is_implemented() -> None:

@@ -18,21 +18,6 @@ import pytest
 from grpc import StatusCode, aio
 
 from fakes.secured_node import access_text, bearer, channel, running, settings, until
-from ha.protocol.chunk_codec import Chunk
-from ha.protocol.frames import (
-    Ack,
-    Answer,
-    Hello,
-    Refusal,
-    decode_master_frame,
-    encode_slave_frame,
-)
-from ha.protocol.replication_service import PATH
-from ha.protocol.table_pieces import Piece
-from node.access.errors import NotKnownError
-from node.node import Node
-from node.services.strangers import StrangerInterceptor
-from storage.metadata.topics import TopicConfig
 from tandemlog.format.files.epochs import EpochEntry
 from tandemlog.format.record.producer_mark import ProducerMark
 from tandemlog.format.record.record import encode_record
@@ -44,6 +29,21 @@ from tandemlog.v1 import (
     common_pb2,
     replication_pb2,
 )
+from tandemlog_server.ha.protocol.chunk_codec import Chunk
+from tandemlog_server.ha.protocol.frames import (
+    Ack,
+    Answer,
+    Hello,
+    Refusal,
+    decode_master_frame,
+    encode_slave_frame,
+)
+from tandemlog_server.ha.protocol.replication_service import PATH
+from tandemlog_server.ha.protocol.table_pieces import Piece
+from tandemlog_server.node.access.errors import NotKnownError
+from tandemlog_server.node.node import Node
+from tandemlog_server.node.services.strangers import StrangerInterceptor
+from tandemlog_server.storage.metadata.topics import TopicConfig
 
 ACCESS = access_text(
     owner={"read": ["t"], "write": ["t"]},

@@ -26,11 +26,11 @@ from fakes.following_nodes import (
 )
 from fakes.log_builder import LogBuilder
 from fakes.replicas import eventually
-from ha.errors import StateFileError
-from node.preflight import faults
-from rocketmq.wire.frames import encode_header
-from storage.errors import DiskFullError
 from tandemlog.admin import AsyncAdmin
+from tandemlog_server.ha.errors import StateFileError
+from tandemlog_server.node.preflight import faults
+from tandemlog_server.rocketmq.wire.frames import encode_header
+from tandemlog_server.storage.errors import DiskFullError
 
 
 class SlowHa(FakeRocketmq):
@@ -67,7 +67,7 @@ class Beating(FakeRocketmq):
 
 @pytest.fixture(autouse=True)
 def short_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rocketmq.follow.takeover.QUIET_S", 0.3)
+    monkeypatch.setattr("tandemlog_server.rocketmq.follow.takeover.QUIET_S", 0.3)
 
 
 @pytest.fixture
@@ -350,8 +350,8 @@ async def test_a_node_that_was_restarted_after_its_broker_died_can_be_forced_to_
 async def test_a_takeover_can_be_forced_while_log_comes_first(
     tmp_path: Path, broker: FakeRocketmq, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rocketmq.follow.follower.FAR_BYTES", 1_000)
-    monkeypatch.setattr("rocketmq.follow.follower.HOLD_S", 3.0)
+    monkeypatch.setattr("tandemlog_server.rocketmq.follow.follower.FAR_BYTES", 1_000)
+    monkeypatch.setattr("tandemlog_server.rocketmq.follow.follower.HOLD_S", 3.0)
     broker.most = [4_000, *[0] * 500]
     node = await started(config(tmp_path, follow=broker.address))
     try:

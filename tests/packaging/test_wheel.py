@@ -11,7 +11,9 @@ import pytest
 
 from running import ROOT
 
-PACKAGES = ("storage", "ha", "rocketmq", "node", "cli", "tandemlog")
+SERVER = ("storage", "ha", "rocketmq", "node", "cli")
+"""Folders that are installed below tandemlog_server."""
+TOP = {"tandemlog", "tandemlog_server", "pyspark_tandemlog", "pyspark_tandemlog_segments"}
 
 
 @pytest.fixture(scope="module")
@@ -36,14 +38,30 @@ def metadata(wheel: dict[str, bytes]) -> Message:
     return message_from_bytes(wheel[name])
 
 
+def installed_as(name: str) -> str:
+    return f"tandemlog_server/{name}" if name.split("/")[0] in SERVER else name
+
+
 def test_it_holds_what_git_does(wheel: dict[str, bytes]) -> None:
-    names = ("git", "ls-files", *PACKAGES, "pyspark_tandemlog*.py")
+    names = ("git", "ls-files", *SERVER, "tandemlog", "tandemlog_server", "pyspark_tandemlog*.py")
     listed = subprocess.run(names, capture_output=True, text=True, check=True, cwd=ROOT)
-    expected = {each for each in listed.stdout.splitlines() if (ROOT / each).exists()}
-    assert expected >= {"tandemlog/spark/log4j2.properties", *(f"{p}/py.typed" for p in PACKAGES)}
+    expected = {
+        installed_as(each) for each in listed.stdout.splitlines() if (ROOT / each).is_file()
+    }
+    assert expected >= {
+        "tandemlog/spark/log4j2.properties",
+        "tandemlog/py.typed",
+        "tandemlog_server/py.typed",
+        *(f"tandemlog_server/{each}/py.typed" for each in SERVER),
+    }
     held = {name for name in wheel if ".dist-info/" not in name}
     assert expected - held == set(), "git has them, the wheel has not"
     assert held - expected == set(), "the wheel has them, git has not: add or remove them"
+
+
+def test_it_takes_no_name_that_a_user_may_have(wheel: dict[str, bytes]) -> None:
+    top = {name.split("/")[0].removesuffix(".py") for name in wheel if ".dist-info/" not in name}
+    assert top == TOP
 
 
 def test_the_license_is_in_it(wheel: dict[str, bytes]) -> None:

@@ -6,16 +6,16 @@ import pytest
 
 from fakes.fake_rocketmq import default_tables
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from rocketmq.follow import tables
-from rocketmq.follow.tables import BROKER_GROUPS, BrokerTables, TableKeeper
-from rocketmq.wire.errors import BrokerError
-from rocketmq.wire.requests import (
+from tandemlog_server.rocketmq.follow import tables
+from tandemlog_server.rocketmq.follow.tables import BROKER_GROUPS, BrokerTables, TableKeeper
+from tandemlog_server.rocketmq.wire.errors import BrokerError
+from tandemlog_server.rocketmq.wire.requests import (
     GET_ALL_CONSUMER_OFFSET,
     GET_ALL_MESSAGE_REQUEST_MODE,
     GET_ALL_SUBSCRIPTION_GROUP_CONFIG,
     GET_ALL_TOPIC_CONFIG,
 )
-from storage.metadata.json_file import parse
+from tandemlog_server.storage.metadata.json_file import parse
 
 
 @pytest.fixture

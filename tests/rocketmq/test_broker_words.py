@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from rocketmq.follow.address import BrokerAddress, parse_address
-from rocketmq.follow.broker import facts_of, master_place, properties
-from rocketmq.follow.note import Following
-from rocketmq.wire.errors import BrokerError, WrongBrokerError
+from tandemlog_server.rocketmq.follow.address import BrokerAddress, parse_address
+from tandemlog_server.rocketmq.follow.broker import facts_of, master_place, properties
+from tandemlog_server.rocketmq.follow.note import Following
+from tandemlog_server.rocketmq.wire.errors import BrokerError, WrongBrokerError
 
 SETTINGS = {
     "brokerClusterName": "shop",

@@ -6,10 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ha.errors import HaError
-from rocketmq.serve.cutting import FRAME_BYTES, Cut, Place, begins_at, cut, large_record_at
-from storage.positions import Position
 from tandemlog.format.constants import MAGIC_BLANK, MAGIC_V1
+from tandemlog_server.ha.errors import HaError
+from tandemlog_server.rocketmq.serve.cutting import (
+    FRAME_BYTES,
+    Cut,
+    Place,
+    begins_at,
+    cut,
+    large_record_at,
+)
+from tandemlog_server.storage.positions import Position
 
 LIMIT = 100
 

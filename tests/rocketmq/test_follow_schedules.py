@@ -14,15 +14,15 @@ from random import Random
 
 import pytest
 
-import rocketmq.follow.comparison
-import rocketmq.follow.session
 from fakes.fake_rocketmq import log_bytes, lost_tail
 from fakes.log_builder import LogBuilder
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from ha.master.term import next_epoch
-from ha.state import HaState
-from rocketmq.follow.broker import BrokerFacts
-from rocketmq.follow.comparison import (
+from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.ha.master.term import next_epoch
+from tandemlog_server.ha.state import HaState
+from tandemlog_server.rocketmq.follow import comparison, session
+from tandemlog_server.rocketmq.follow.broker import BrokerFacts
+from tandemlog_server.rocketmq.follow.comparison import (
     Ask,
     BeginAt,
     CutAt,
@@ -30,8 +30,8 @@ from rocketmq.follow.comparison import (
     after_difference,
     first_step,
 )
-from rocketmq.follow.note import Following, FollowingFile
-from rocketmq.follow.session import (
+from tandemlog_server.rocketmq.follow.note import Following, FollowingFile
+from tandemlog_server.rocketmq.follow.session import (
     Action,
     Compare,
     Compared,
@@ -40,11 +40,10 @@ from rocketmq.follow.session import (
     Send,
     Work,
 )
-from rocketmq.follow.store import FollowStore
-from rocketmq.wire.errors import LogsDifferError
-from rocketmq.wire.frames import FrameReader, encode_header
-from storage.errors import StoreError
-from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.rocketmq.follow.store import FollowStore
+from tandemlog_server.rocketmq.wire.errors import LogsDifferError
+from tandemlog_server.rocketmq.wire.frames import FrameReader, encode_header
+from tandemlog_server.storage.errors import StoreError
 
 FILE = 4096
 STATE = HaState("c", "n", "i")
@@ -358,8 +357,8 @@ def _flushes_nothing(self: FollowStore) -> int:
     [
         (FollowStore, "_compare", _compares_nothing),
         (FollowStore, "settle", _flushes_nothing),
-        (rocketmq.follow.comparison, "record_start", lambda read, start, position: position),
-        (rocketmq.follow.session, "first_byte", lambda rest: b"\x01"),
+        (comparison, "record_start", lambda read, start, position: position),
+        (session, "first_byte", lambda rest: b"\x01"),
     ],
 )
 def test_a_broken_rule_is_noticed(

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from rocketmq.follow.comparison import Ask
-from rocketmq.follow.session import (
+from tandemlog_server.rocketmq.follow.comparison import Ask
+from tandemlog_server.rocketmq.follow.session import (
     HEARTBEAT_S,
     SILENT_S,
     Append,
@@ -15,7 +15,7 @@ from rocketmq.follow.session import (
     FollowState,
     Send,
 )
-from rocketmq.wire.frames import Run
+from tandemlog_server.rocketmq.wire.frames import Run
 
 FILE = 1000
 

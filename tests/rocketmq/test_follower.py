@@ -15,17 +15,17 @@ from fakes.fake_rocketmq import FakeRocketmq, log_bytes, lost_tail
 from fakes.log_builder import LogBuilder
 from fakes.replicas import eventually
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from ha.master.term import next_epoch
-from ha.state import HaState
-from rocketmq.follow.address import parse_address
-from rocketmq.follow.follower import FAR_BYTES, HOLD_S, BrokerFollower, LogFirst
-from rocketmq.follow.note import FollowingFile
-from rocketmq.follow.stream import FollowStream
-from rocketmq.follow.takeover import Presence
-from rocketmq.wire.client import connected_socket
-from rocketmq.wire.errors import BrokerError
-from rocketmq.wire.requests import GET_ALL_SUBSCRIPTION_GROUP_CONFIG
-from storage.errors import FlushFailedError
+from tandemlog_server.ha.master.term import next_epoch
+from tandemlog_server.ha.state import HaState
+from tandemlog_server.rocketmq.follow.address import parse_address
+from tandemlog_server.rocketmq.follow.follower import FAR_BYTES, HOLD_S, BrokerFollower, LogFirst
+from tandemlog_server.rocketmq.follow.note import FollowingFile
+from tandemlog_server.rocketmq.follow.stream import FollowStream
+from tandemlog_server.rocketmq.follow.takeover import Presence
+from tandemlog_server.rocketmq.wire.client import connected_socket
+from tandemlog_server.rocketmq.wire.errors import BrokerError
+from tandemlog_server.rocketmq.wire.requests import GET_ALL_SUBSCRIPTION_GROUP_CONFIG
+from tandemlog_server.storage.errors import FlushFailedError
 
 FILE = 4096
 
@@ -387,7 +387,7 @@ async def test_a_sync_masters_new_process_hears_no_number_before_its_puts_have_e
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first number counts as an acknowledgement, and puts may wait for one below it."""
-    monkeypatch.setattr("rocketmq.follow.follower.SETTLE_S", 0.5)
+    monkeypatch.setattr("tandemlog_server.rocketmq.follow.follower.SETTLE_S", 0.5)
     pair.put(800)
     pair.follow()
     await pair.equal()

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ha.errors import ProtocolError
-from rocketmq.wire.frames import (
+from tandemlog_server.ha.errors import ProtocolError
+from tandemlog_server.rocketmq.wire.frames import (
     BUFFER_BYTES,
     MAX_FRAME_BYTES,
     FrameReader,

@@ -3,11 +3,11 @@
 import pytest
 
 from fakes.stores import DIRECTORY
-from ha.errors import StateFileError
-from rocketmq.follow.note import Following, FollowingFile, TakenOver
-from storage.disk.checked_json import encode_checked
-from storage.errors import DiskFullError
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.ha.errors import StateFileError
+from tandemlog_server.rocketmq.follow.note import Following, FollowingFile, TakenOver
+from tandemlog_server.storage.disk.checked_json import encode_checked
+from tandemlog_server.storage.errors import DiskFullError
 
 
 @pytest.mark.parametrize("over", [None, TakenOver(77, 1_700_000_000_000)])

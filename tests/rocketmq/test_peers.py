@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketmq.serve.peers import COMPLAINT_S, MAX_COMPLAINTS, Door, Peers
+from tandemlog_server.rocketmq.serve.peers import COMPLAINT_S, MAX_COMPLAINTS, Door, Peers
 
 
 @pytest.mark.parametrize(

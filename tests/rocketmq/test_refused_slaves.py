@@ -9,9 +9,9 @@ import pytest
 from fakes.followed_master import ANYONE, COUNTS, NODE, Followed
 from fakes.replicas import SYNC, eventually
 from fakes.slave_broker import SlaveBroker
-from rocketmq.serve.peers import Peers
-from rocketmq.serve.refused import MAX_REFUSED, RefusedBrokers
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.rocketmq.serve.peers import Peers
+from tandemlog_server.rocketmq.serve.refused import MAX_REFUSED, RefusedBrokers
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ import pytest
 
 from fakes.name_server import RemotingPeer, cluster_info, name_server
 from fakes.replicas import eventually
-from rocketmq.serve.options import ServeOptions
-from rocketmq.serve.peers import Peers
-from rocketmq.serve.registration import Registration, master_address
-from rocketmq.wire import requests
-from rocketmq.wire.remoting import NOT_SUPPORTED
 from running import free_ports
+from tandemlog_server.rocketmq.serve.options import ServeOptions
+from tandemlog_server.rocketmq.serve.peers import Peers
+from tandemlog_server.rocketmq.serve.registration import Registration, master_address
+from tandemlog_server.rocketmq.wire import requests
+from tandemlog_server.rocketmq.wire.remoting import NOT_SUPPORTED
 
 NAME = "broker-a"
 HERE = ("127.0.0.1", 0)
@@ -153,7 +153,7 @@ async def test_leaving_waits_for_no_name_server_that_is_stuck(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    monkeypatch.setattr("rocketmq.serve.registration.UNREGISTER_S", 0.05)
+    monkeypatch.setattr("tandemlog_server.rocketmq.serve.registration.UNREGISTER_S", 0.05)
     server = await world.peer(name_server(NAME))
     registration = world.register(server.port)
     await eventually(lambda: "registered at" in caplog.text)

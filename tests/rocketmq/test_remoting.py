@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ha.errors import ProtocolError
-from rocketmq.wire.client import RemotingClient
-from rocketmq.wire.errors import BrokerError, BrokerRefusedError, NoBrokerError
-from rocketmq.wire.remoting import (
+from running import free_ports
+from tandemlog_server.ha.errors import ProtocolError
+from tandemlog_server.rocketmq.wire.client import RemotingClient
+from tandemlog_server.rocketmq.wire.errors import BrokerError, BrokerRefusedError, NoBrokerError
+from tandemlog_server.rocketmq.wire.remoting import (
     BINARY_HEADER,
     JSON_HEADER,
     Command,
     CommandReader,
     encode_command,
 )
-from running import free_ports
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 COMMANDS = st.builds(

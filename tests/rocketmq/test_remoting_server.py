@@ -12,21 +12,26 @@ import pytest
 
 from fakes.fake_store import FakeDisk, FakeStore
 from fakes.replicas import Replica
-from rocketmq.serve import documents, remoting_server
-from rocketmq.serve.peers import Peers
-from rocketmq.serve.remoting_server import MAX_OF_ONE_ADDRESS, REMARK, RemotingServer, answer
-from rocketmq.wire import requests
-from rocketmq.wire.client import RemotingClient
-from rocketmq.wire.errors import BrokerRefusedError
-from rocketmq.wire.remoting import (
+from tandemlog.format.files import store_json
+from tandemlog_server.rocketmq.serve import documents, remoting_server
+from tandemlog_server.rocketmq.serve.peers import Peers
+from tandemlog_server.rocketmq.serve.remoting_server import (
+    MAX_OF_ONE_ADDRESS,
+    REMARK,
+    RemotingServer,
+    answer,
+)
+from tandemlog_server.rocketmq.wire import requests
+from tandemlog_server.rocketmq.wire.client import RemotingClient
+from tandemlog_server.rocketmq.wire.errors import BrokerRefusedError
+from tandemlog_server.rocketmq.wire.remoting import (
     BINARY_HEADER,
     ONEWAY_FLAG,
     Command,
     CommandReader,
     encode_command,
 )
-from storage.metadata.topics import TopicConfig
-from tandemlog.format.files import store_json
+from tandemlog_server.storage.metadata.topics import TopicConfig
 
 HERE = ("127.0.0.1", 0)
 ZERO = {"counter": 0, "stateVersion": 0, "timestamp": 0}

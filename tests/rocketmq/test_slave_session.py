@@ -2,8 +2,8 @@
 
 import pytest
 
-from rocketmq.serve.cutting import Cut, Place
-from rocketmq.serve.session import (
+from tandemlog_server.rocketmq.serve.cutting import Cut, Place
+from tandemlog_server.rocketmq.serve.session import (
     BATCH_BYTES,
     HEARTBEAT_S,
     SILENCE_S,

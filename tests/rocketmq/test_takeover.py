@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rocketmq.follow.takeover import Look, Presence, obstacle
+from tandemlog_server.rocketmq.follow.takeover import Look, Presence, obstacle
 
 BROKER = "broker a of cluster shop at h:10911"
 REFUSES = Look(

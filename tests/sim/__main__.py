@@ -17,11 +17,11 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 
-from ha.config import Replication
 from sim import election_world, served_run
 from sim.election_blackouts import blackouts_of
 from sim.ha_nodes import CrashError, ViolationError
 from sim.store_run import play, shortest
+from tandemlog_server.ha.config import Replication
 
 WORKERS = int(os.environ.get("TANDEMLOG_SIM_WORKERS", os.cpu_count() or 1))
 

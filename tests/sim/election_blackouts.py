@@ -7,13 +7,13 @@ disk was whole for a while lacks nothing, and can know it: so nobody has to forc
 such disk is left, what was counted without an fsync may be gone, and an operator decides.
 """
 
-from ha.config import Replication
-from ha.election.values import SWITCHOVER, RequestValue, SettingsValue
-from ha.master.term import IDLE_S
 from sim.election_nodes import KEYS, ElectedNode
 from sim.election_world import ELECTED_WITHIN_S, ElectionWorld
 from sim.ha_nodes import NODES, ViolationError
-from storage.config import FlushMode
+from tandemlog_server.ha.config import Replication
+from tandemlog_server.ha.election.values import SWITCHOVER, RequestValue, SettingsValue
+from tandemlog_server.ha.master.term import IDLE_S
+from tandemlog_server.storage.config import FlushMode
 
 KNOWN_AFTER_S = 2.0
 """That a disk is whole is noted durably by then; that of a master, once it has rested."""

@@ -11,22 +11,22 @@ from dataclasses import replace
 
 from fakes.fake_store import FakeDisk
 from fakes.stream import FakeStream
-from ha.config import HaConfig, Replication
-from ha.election.values import LeaderValue
-from ha.master import term as master_term
-from ha.master.group import MasterGroup
-from ha.master.record_keeper import DeposedError, RecordKeeper
-from ha.master.session import MasterSession
-from ha.master.term import WonTerm
-from ha.protocol.frames import Hello, SlaveFrame
-from ha.protocol.versions import OURS
-from ha.slave.session import Disconnect, SlaveSession
-from ha.slave.store import SlaveStore, set_log_aside
-from ha.state import HaState, Member, started_over
 from sim.election_nodes import Coordination, ElectedNode, ElectedStore, Process, drive
 from sim.ha_cluster import Cluster
 from sim.ha_nodes import NODES, MasterSide, Put, SimNode, SlaveSide, ViolationError, holds, piece
-from storage.config import FlushMode
+from tandemlog_server.ha.config import HaConfig, Replication
+from tandemlog_server.ha.election.values import LeaderValue
+from tandemlog_server.ha.master import term as master_term
+from tandemlog_server.ha.master.group import MasterGroup
+from tandemlog_server.ha.master.record_keeper import DeposedError, RecordKeeper
+from tandemlog_server.ha.master.session import MasterSession
+from tandemlog_server.ha.master.term import WonTerm
+from tandemlog_server.ha.protocol.frames import Hello, SlaveFrame
+from tandemlog_server.ha.protocol.versions import OURS
+from tandemlog_server.ha.slave.session import Disconnect, SlaveSession
+from tandemlog_server.ha.slave.store import SlaveStore, set_log_aside
+from tandemlog_server.ha.state import HaState, Member, started_over
+from tandemlog_server.storage.config import FlushMode
 
 
 class ElectionCluster(Cluster, ABC):

@@ -14,11 +14,11 @@ import copy
 from abc import ABC
 
 from fakes.fake_store import FakeDisk
-from ha.state import Member, decode_state
 from sim.election_agents import ElectionAgents
 from sim.election_nodes import ElectedNode
 from sim.ha_nodes import SimNode, ViolationError, holds, piece
 from sim.ha_scenes import Nothing
+from tandemlog_server.ha.state import Member, decode_state
 
 
 class ElectionDisks(ElectionAgents, ABC):

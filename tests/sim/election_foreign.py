@@ -14,10 +14,13 @@ from random import Random
 
 from fakes.clock import FakeClock
 from fakes.fake_coordinator import CoordinatorWorld, FakeCoordinator
-from ha.config import Replication
-from ha.coordinator.values import KeyValue, Put, Txn
-from ha.coordinator.wire import listing, range_request, txn_request
-from ha.election.values import (
+from sim.election_losses import ElectionLosses
+from sim.election_nodes import KEYS, ElectedNode
+from sim.ha_nodes import NODES, ViolationError
+from tandemlog_server.ha.config import Replication
+from tandemlog_server.ha.coordinator.values import KeyValue, Put, Txn
+from tandemlog_server.ha.coordinator.wire import listing, range_request, txn_request
+from tandemlog_server.ha.election.values import (
     FORCED,
     REINIT,
     SWITCHOVER,
@@ -28,11 +31,8 @@ from ha.election.values import (
     RosterValue,
     encode,
 )
-from ha.state import HaState, Member
-from sim.election_losses import ElectionLosses
-from sim.election_nodes import KEYS, ElectedNode
-from sim.ha_nodes import NODES, ViolationError
-from storage.config import FlushMode
+from tandemlog_server.ha.state import HaState, Member
+from tandemlog_server.storage.config import FlushMode
 
 OTHER_CLUSTER = "another cluster"
 

@@ -14,15 +14,15 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from fakes.stream import FakeStream
-from ha.coordinator.values import Delete, KeyRange, Txn
-from ha.coordinator.values import Put as PutKey
-from ha.coordinator.wire import txn_request
-from ha.election.values import FORCED, RequestValue, encode
-from ha.master.session import MasterAction, MasterSession, SendAnswer
-from ha.protocol.frames import Hello
 from sim.election_disks import ElectionDisks
 from sim.election_nodes import KEYS, ElectedNode
 from sim.ha_nodes import Put, SimNode, ViolationError, holds, piece
+from tandemlog_server.ha.coordinator.values import Delete, KeyRange, Txn
+from tandemlog_server.ha.coordinator.values import Put as PutKey
+from tandemlog_server.ha.coordinator.wire import txn_request
+from tandemlog_server.ha.election.values import FORCED, RequestValue, encode
+from tandemlog_server.ha.master.session import MasterAction, MasterSession, SendAnswer
+from tandemlog_server.ha.protocol.frames import Hello
 
 PATIENCE_S = 25.0
 

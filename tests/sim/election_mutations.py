@@ -8,24 +8,7 @@ too: what a deposed leader may do is decided by the slaves.
 from dataclasses import replace
 from typing import Any
 
-import ha.master.confirm
-import ha.master.sync_state_set
-import ha.master.term
 from fakes.fake_store import FakeStore
-from ha.coordinator.values import Compare, Put, Relation, Subject, Txn
-from ha.election.host import OwnLog
-from ha.election.record_keeper import ElectedKeeper
-from ha.election.role_loop import Own, RoleLoop
-from ha.election.rolled_back import lacks_confirmed, why_rolled_back
-from ha.election.snapshot import Snapshot
-from ha.election.transactions import win
-from ha.election.values import ClusterRecord, ConfirmedValue, encode
-from ha.master.group import MasterGroup
-from ha.master.sync_state_set import SyncStateSet
-from ha.master.term import Idleness, WonTerm
-from ha.protocol.frames import Answer, Hello
-from ha.protocol.handshake import MasterView, SlaveView, Verdict, check_answer, decide
-from ha.state import InSyncRecord, Member
 from sim.election_cluster import ElectionCluster
 from sim.ha_mutations import (
     NO_MASTER_PROOF,
@@ -44,6 +27,27 @@ from sim.ha_mutations import (
 )
 from sim.ha_nodes import SimNode
 from tandemlog.format.files.epochs import EpochTable
+from tandemlog_server.ha.coordinator.values import Compare, Put, Relation, Subject, Txn
+from tandemlog_server.ha.election.host import OwnLog
+from tandemlog_server.ha.election.record_keeper import ElectedKeeper
+from tandemlog_server.ha.election.role_loop import Own, RoleLoop
+from tandemlog_server.ha.election.rolled_back import lacks_confirmed, why_rolled_back
+from tandemlog_server.ha.election.snapshot import Snapshot
+from tandemlog_server.ha.election.transactions import win
+from tandemlog_server.ha.election.values import ClusterRecord, ConfirmedValue, encode
+from tandemlog_server.ha.master import confirm, sync_state_set, term
+from tandemlog_server.ha.master.group import MasterGroup
+from tandemlog_server.ha.master.sync_state_set import SyncStateSet
+from tandemlog_server.ha.master.term import Idleness, WonTerm
+from tandemlog_server.ha.protocol.frames import Answer, Hello
+from tandemlog_server.ha.protocol.handshake import (
+    MasterView,
+    SlaveView,
+    Verdict,
+    check_answer,
+    decide,
+)
+from tandemlog_server.ha.state import InSyncRecord, Member
 
 
 def anyone(candidate: Member, record: ClusterRecord) -> bool:
@@ -166,37 +170,39 @@ WIN, FORCED = win, RoleLoop._forced
 COUNT_UNFLUSHED = FakeStore.count_unflushed
 MUTATIONS: dict[str, list[Patch]] = {
     "any node may be elected": [
-        ("ha.election.role_loop", "may_be_elected", anyone),
-        ("ha.election.switchover", "may_be_elected", anyone),
-        ("ha.election.transactions", "set_after_election", set_with_winner),
+        ("tandemlog_server.ha.election.role_loop", "may_be_elected", anyone),
+        ("tandemlog_server.ha.election.switchover", "may_be_elected", anyone),
+        ("tandemlog_server.ha.election.transactions", "set_after_election", set_with_winner),
     ],
     "an election may leave a set of any size": [
-        ("ha.election.transactions", "set_after_election", set_of_any_size)
+        ("tandemlog_server.ha.election.transactions", "set_after_election", set_of_any_size)
     ],
     "an unchanged record means that it was changed": [
         (ElectedKeeper, "_known_now", unchanged_means_done)
     ],
     "the outcome of a change does not matter": [(ElectedKeeper, "record", any_failure_means_done)],
-    "transactions compare no revision": [("ha.election.transactions", "unchanged", any_revision)],
-    "a renewal proves nothing": [("ha.election.agent", "renew", any_renewal)],
+    "transactions compare no revision": [
+        ("tandemlog_server.ha.election.transactions", "unchanged", any_revision)
+    ],
+    "a renewal proves nothing": [("tandemlog_server.ha.election.agent", "renew", any_renewal)],
     "a restarted process continues its term": [
         (ElectionCluster, "new_name", one_name),
-        (ha.master.term, "won_record", any_won_record),
+        (term, "won_record", any_won_record),
         (FakeStore, "become_master", keep_epoch_entry),
         NO_PROOF,
         NO_MASTER_PROOF,
     ],
     "slaves accept lower epochs": [
-        ("ha.master.session", "decide", any_epoch_joins),
-        ("ha.slave.session", "check_answer", follow_any_epoch),
-        ("ha.election.role_loop", "distrust", believe),
+        ("tandemlog_server.ha.master.session", "decide", any_epoch_joins),
+        ("tandemlog_server.ha.slave.session", "check_answer", follow_any_epoch),
+        ("tandemlog_server.ha.election.role_loop", "distrust", believe),
     ],
     "what the coordinator of another cluster says is obeyed": [
-        ("ha.election.role_loop", "is_foreign", one_of_us)
+        ("tandemlog_server.ha.election.role_loop", "is_foreign", one_of_us)
     ],
     "a node shows itself to another cluster": [
-        ("ha.election.agent", "is_foreign", one_of_us),
-        ("ha.election.agent", "show", to_any_cluster),
+        ("tandemlog_server.ha.election.agent", "is_foreign", one_of_us),
+        ("tandemlog_server.ha.election.agent", "show", to_any_cluster),
     ],
     "a leader that stood still continues": [(MasterGroup, "stood_still", no_pause)],
     "slaves keep what their leader does not have": [
@@ -204,14 +210,12 @@ MUTATIONS: dict[str, list[Patch]] = {
         NO_PROOF,
         NO_MASTER_PROOF,
     ],
-    "the second slowest member is enough": [(ha.master.confirm, "lowest", second_lowest)],
-    "acks count in any epoch and incarnation": [(ha.master.confirm, "counts", every_ack_counts)],
+    "the second slowest member is enough": [(confirm, "lowest", second_lowest)],
+    "acks count in any epoch and incarnation": [(confirm, "counts", every_ack_counts)],
     "a slave acknowledges before its fsync": [(FakeStore, "flush", flush_without_fsync)],
-    "a leader counts what it has not fsynced": [
-        (ha.master.term, "own_position", written_is_enough)
-    ],
+    "a leader counts what it has not fsynced": [(term, "own_position", written_is_enough)],
     "a member joins without what was confirmed": [
-        (ha.master.sync_state_set, "may_join", joins_with_anything)
+        (sync_state_set, "may_join", joins_with_anything)
     ],
     "a joining member counts only when recorded": [(SyncStateSet, "in_force", only_recorded)],
     "a leaving member is not waited for any more": [(SyncStateSet, "in_force", only_proposed)],
@@ -219,31 +223,33 @@ MUTATIONS: dict[str, list[Patch]] = {
         (ElectionCluster, "incarnation", any_disk_is_the_same)
     ],
     "a term that has ended still counts what is not fsynced": [
-        ("ha.master.term", "end_term", no_more_puts)
+        ("tandemlog_server.ha.master.term", "end_term", no_more_puts)
     ],
     "a master that rests still counts what is not fsynced": [(Idleness, "is_due", never_due)],
     "a put does not wait for the note that it counts": [
         (FakeStore, "count_unflushed", only_at_the_start_of_a_term)
     ],
     "a disk may be put back to a snapshot of this run": [
-        ("ha.election.registration", "why_rolled_back", counted_starts_only),
-        ("ha.election.role_loop", "lacks_confirmed", never_rolled_back),
+        ("tandemlog_server.ha.election.registration", "why_rolled_back", counted_starts_only),
+        ("tandemlog_server.ha.election.role_loop", "lacks_confirmed", never_rolled_back),
     ],
     "a disk may be put back to any snapshot": [
-        ("ha.election.registration", "why_rolled_back", never_rolled_back),
-        ("ha.election.role_loop", "lacks_confirmed", never_rolled_back),
+        ("tandemlog_server.ha.election.registration", "why_rolled_back", never_rolled_back),
+        ("tandemlog_server.ha.election.role_loop", "lacks_confirmed", never_rolled_back),
     ],
     "a log that is long enough was not put back": [
-        ("ha.election.rolled_back", "lacks_confirmed", length_only),
-        ("ha.election.role_loop", "lacks_confirmed", length_only),
+        ("tandemlog_server.ha.election.rolled_back", "lacks_confirmed", length_only),
+        ("tandemlog_server.ha.election.role_loop", "lacks_confirmed", length_only),
     ],
     "what was confirmed before an unclean epoch counts": [
-        ("ha.election.rolled_back", "still_counts", mark_of_any_epoch)
+        ("tandemlog_server.ha.election.rolled_back", "still_counts", mark_of_any_epoch)
     ],
     "a start is counted over any entry of the roster": [
-        ("ha.election.registration", "enter", over_any_entry)
+        ("tandemlog_server.ha.election.registration", "enter", over_any_entry)
     ],
     "a forced failover does not wait for the lease": [(RoleLoop, "_forced", forced_at_once)],
     "who acknowledges alone needs no lease": [(MasterGroup, "acts_alone", by_one_process)],
-    "elections in async replication are clean": [("ha.election.role_loop", "win", clean_win)],
+    "elections in async replication are clean": [
+        ("tandemlog_server.ha.election.role_loop", "win", clean_win)
+    ],
 }

@@ -13,16 +13,16 @@ from typing import Any, TypeVar
 from fakes.clock import FakeClock
 from fakes.fake_coordinator import CoordinatorWorld, FakeCoordinator, Fault
 from fakes.fake_store import Buffer, FakeDisk, FakeIntake, FakeStore
-from ha.coordinator.values import Listing
-from ha.coordinator.wire import listing, range_request
-from ha.election.agent import ElectionAgent
-from ha.election.config import ElectionConfig
-from ha.election.keys import ClusterKeys
-from ha.election.snapshot import Snapshot, SnapshotBuilder
-from ha.election.values import ClusterRecord, LeaderValue
-from ha.master.record_keeper import RecordKeeper
 from sim.ha_nodes import NODES, Put, SimNode
-from storage.errors import StoreError
+from tandemlog_server.ha.coordinator.values import Listing
+from tandemlog_server.ha.coordinator.wire import listing, range_request
+from tandemlog_server.ha.election.agent import ElectionAgent
+from tandemlog_server.ha.election.config import ElectionConfig
+from tandemlog_server.ha.election.keys import ClusterKeys
+from tandemlog_server.ha.election.snapshot import Snapshot, SnapshotBuilder
+from tandemlog_server.ha.election.values import ClusterRecord, LeaderValue
+from tandemlog_server.ha.master.record_keeper import RecordKeeper
+from tandemlog_server.storage.errors import StoreError
 
 T = TypeVar("T")
 KEYS = ClusterKeys("sim")

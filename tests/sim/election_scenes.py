@@ -3,15 +3,15 @@
 Each is played with random details and raises ViolationError.
 """
 
-from ha.config import Replication
-from ha.coordinator.wire import txn_request
-from ha.election.record_keeper import ElectedKeeper
-from ha.election.transactions import change_set
-from ha.protocol.frames import Ack, decode_slave_frame
 from sim.election_nodes import KEYS, ElectedNode
 from sim.election_world import ElectionWorld
 from sim.ha_nodes import SimNode, ViolationError
-from storage.config import FlushMode
+from tandemlog_server.ha.config import Replication
+from tandemlog_server.ha.coordinator.wire import txn_request
+from tandemlog_server.ha.election.record_keeper import ElectedKeeper
+from tandemlog_server.ha.election.transactions import change_set
+from tandemlog_server.ha.protocol.frames import Ack, decode_slave_frame
+from tandemlog_server.storage.config import FlushMode
 
 
 class Scene(ElectionWorld):

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from functools import partial
 
 from fakes.fake_coordinator import Fault
-from ha.config import Replication
-from ha.election.values import FORCED, SWITCHOVER, RequestValue, RosterValue
-from ha.master.term import IDLE_S
 from sim.election_nodes import KEYS, ElectedNode, drive
 from sim.election_scenes import Scene
 from sim.election_world import ElectionWorld
 from sim.ha_nodes import NODES, ViolationError
-from storage.config import FlushMode
+from tandemlog_server.ha.config import Replication
+from tandemlog_server.ha.election.values import FORCED, SWITCHOVER, RequestValue, RosterValue
+from tandemlog_server.ha.master.term import IDLE_S
+from tandemlog_server.storage.config import FlushMode
 
 TOLD_S = 1.5
 """Longer than a leader takes to tell how far the log is confirmed."""

@@ -8,15 +8,15 @@ coordinator are cut, transactions are lost or carried out late, and leaderships 
 from functools import partial
 
 from fakes.stream import FakeStream
-from ha.config import Replication
-from ha.election.values import REINIT, SWITCHOVER, RequestValue, SettingsValue
-from ha.protocol.frames import decode_master_frame
-from ha.slave.session import Disconnect
 from sim.election_foreign import ElectionStrays
 from sim.election_nodes import KEYS, ElectedNode
 from sim.ha_nodes import NODES, Put, SimNode, ViolationError, piece
 from sim.ha_world import flushed
-from storage.config import FlushMode
+from tandemlog_server.ha.config import Replication
+from tandemlog_server.ha.election.values import REINIT, SWITCHOVER, RequestValue, SettingsValue
+from tandemlog_server.ha.protocol.frames import decode_master_frame
+from tandemlog_server.ha.slave.session import Disconnect
+from tandemlog_server.storage.config import FlushMode
 
 ELECTED_WITHIN_S = 20.0
 HEALED_WITHIN_S = 40.0

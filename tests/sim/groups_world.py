@@ -23,8 +23,8 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from node.groups.assignor import Queue, assign
-from node.groups.group import (
+from tandemlog_server.node.groups.assignor import Queue, assign
+from tandemlog_server.node.groups.group import (
     JOIN,
     LEAVE,
     LEAVE_FOR_A_WHILE,
@@ -35,7 +35,7 @@ from node.groups.group import (
     Report,
     Told,
 )
-from node.groups.rows import group_of, row_of
+from tandemlog_server.node.groups.rows import group_of, row_of
 
 NODES = ("a", "b", "c")
 SESSION_S = 6.0

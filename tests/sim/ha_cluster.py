@@ -17,42 +17,6 @@ from random import Random
 from fakes.clock import FakeClock
 from fakes.fake_store import FakeDisk, FakeStore
 from fakes.stream import FakeStream
-from ha.config import HaConfig, Replication, Role
-from ha.errors import DivergedError
-from ha.master import term as master_term
-from ha.master.group import MasterGroup
-from ha.master.session import (
-    Close,
-    MasterAction,
-    MasterSession,
-    SendAnswer,
-    SendChunk,
-    SendPrologue,
-    SendRefusal,
-)
-from ha.protocol.frames import (
-    Ack,
-    Hello,
-    MemberList,
-    SlaveFrame,
-    decode_slave_frame,
-    encode_master_frame,
-    encode_slave_frame,
-)
-from ha.protocol.handshake import proven_prefix
-from ha.protocol.log_crc import log_crc
-from ha.protocol.prologue import prologue_frames
-from ha.slave.session import (
-    Disconnect,
-    Prepared,
-    SeeMembers,
-    Send,
-    SlaveAction,
-    SlaveSession,
-    StoreAction,
-)
-from ha.slave.store import SlaveStore
-from ha.state import HaState, Member, decode_state, encode_state
 from sim.ha_nodes import (
     NODES,
     Comparison,
@@ -64,9 +28,45 @@ from sim.ha_nodes import (
     ViolationError,
     holds,
 )
-from storage.config import FlushMode
-from storage.errors import StoreError
 from tandemlog.v1.common_pb2 import NodeStatus
+from tandemlog_server.ha.config import HaConfig, Replication, Role
+from tandemlog_server.ha.errors import DivergedError
+from tandemlog_server.ha.master import term as master_term
+from tandemlog_server.ha.master.group import MasterGroup
+from tandemlog_server.ha.master.session import (
+    Close,
+    MasterAction,
+    MasterSession,
+    SendAnswer,
+    SendChunk,
+    SendPrologue,
+    SendRefusal,
+)
+from tandemlog_server.ha.protocol.frames import (
+    Ack,
+    Hello,
+    MemberList,
+    SlaveFrame,
+    decode_slave_frame,
+    encode_master_frame,
+    encode_slave_frame,
+)
+from tandemlog_server.ha.protocol.handshake import proven_prefix
+from tandemlog_server.ha.protocol.log_crc import log_crc
+from tandemlog_server.ha.protocol.prologue import prologue_frames
+from tandemlog_server.ha.slave.session import (
+    Disconnect,
+    Prepared,
+    SeeMembers,
+    Send,
+    SlaveAction,
+    SlaveSession,
+    StoreAction,
+)
+from tandemlog_server.ha.slave.store import SlaveStore
+from tandemlog_server.ha.state import HaState, Member, decode_state, encode_state
+from tandemlog_server.storage.config import FlushMode
+from tandemlog_server.storage.errors import StoreError
 
 known_state = lru_cache(maxsize=256)(decode_state)
 

@@ -8,21 +8,19 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-import ha.master.confirm
-import ha.master.sync_state_set
-import ha.master.term
-import ha.protocol.handshake
-import ha.slave.store
 from fakes.fake_store import FakeStore
-from ha.master.confirm import Match
-from ha.master.sync_state_set import SetRules, SyncStateSet
-from ha.protocol.frames import Ack
-from ha.protocol.handshake import MasterView
-from ha.slave.session import SlaveAction, SlaveSession, SlaveState
-from ha.state import HaState, Member
-from ha.store_port import StorePort
 from sim.ha_cluster import Cluster
 from tandemlog.format.files.epochs import EpochTable
+from tandemlog_server.ha.master import confirm, sync_state_set, term
+from tandemlog_server.ha.master.confirm import Match
+from tandemlog_server.ha.master.sync_state_set import SetRules, SyncStateSet
+from tandemlog_server.ha.protocol import handshake
+from tandemlog_server.ha.protocol.frames import Ack
+from tandemlog_server.ha.protocol.handshake import MasterView
+from tandemlog_server.ha.slave import store
+from tandemlog_server.ha.slave.session import SlaveAction, SlaveSession, SlaveState
+from tandemlog_server.ha.state import HaState, Member
+from tandemlog_server.ha.store_port import StorePort
 
 Patch = tuple[Any, str, Any]
 
@@ -72,10 +70,14 @@ def no_proof(*_: Any) -> int:
 
 
 def cut_what_is_confirmed(hello: Any, view: MasterView, point: int) -> Any:
-    answer = ha.protocol.handshake._answer(
-        ha.protocol.handshake.HelloAction.TRUNCATE, view, max(point, hello.min_offset), hello, ""
+    answer = handshake._answer(
+        handshake.HelloAction.TRUNCATE,
+        view,
+        max(point, hello.min_offset),
+        hello,
+        "",
     )
-    return ha.protocol.handshake.Verdict(answer)
+    return handshake.Verdict(answer)
 
 
 def follow_any_answer(answer: Any, me: Any) -> None:
@@ -100,7 +102,7 @@ def any_disk_is_the_same(this: Cluster) -> str:
     return "one"
 
 
-NO_PROOF: Patch = (ha.slave.store, "log_crc", no_proof)
+NO_PROOF: Patch = (store, "log_crc", no_proof)
 NO_MASTER_PROOF: Patch = (Cluster, "proof_crc", no_proof)
 
 
@@ -124,17 +126,15 @@ def no_followed_disk(hello: Any, view: MasterView) -> Any:
     return DECIDE(replace(hello, master_id=""), view)
 
 
-DECIDE = ha.protocol.handshake.decide
+DECIDE = handshake.decide
 TICK = SlaveSession.tick
 MUTATIONS: dict[str, list[Patch]] = {
-    "the second slowest member is enough": [(ha.master.confirm, "lowest", second_lowest)],
-    "acks count in any epoch and incarnation": [(ha.master.confirm, "counts", every_ack_counts)],
+    "the second slowest member is enough": [(confirm, "lowest", second_lowest)],
+    "acks count in any epoch and incarnation": [(confirm, "counts", every_ack_counts)],
     "a slave acknowledges before its fsync": [(FakeStore, "flush", flush_without_fsync)],
-    "the master counts what it has not fsynced": [
-        (ha.master.term, "own_position", written_is_enough)
-    ],
+    "the master counts what it has not fsynced": [(term, "own_position", written_is_enough)],
     "a member joins without the confirmed bytes": [
-        (ha.master.sync_state_set, "may_join", joins_with_anything)
+        (sync_state_set, "may_join", joins_with_anything)
     ],
     "a joining member counts only when recorded": [(SyncStateSet, "in_force", only_recorded)],
     "a leaving member is not waited for any more": [(SyncStateSet, "in_force", only_proposed)],
@@ -144,29 +144,31 @@ MUTATIONS: dict[str, list[Patch]] = {
         NO_MASTER_PROOF,
     ],
     "a log without epochs is trusted": [
-        (ha.protocol.handshake, "proven_prefix", all_is_proven),
+        (handshake, "proven_prefix", all_is_proven),
         ("sim.ha_cluster", "proven_prefix", all_is_proven),
         NO_PROOF,
         NO_MASTER_PROOF,
     ],
     "no proof of bytes": [NO_PROOF, NO_MASTER_PROOF],
     "confirmed bytes may be cut": [
-        (ha.protocol.handshake, "_lost", cut_what_is_confirmed),
-        ("ha.slave.session", "check_answer", follow_any_answer),
+        (handshake, "_lost", cut_what_is_confirmed),
+        ("tandemlog_server.ha.slave.session", "check_answer", follow_any_answer),
     ],
     "a restart goes on in the same epoch": [
-        (ha.master.term, "next_epoch", same_epoch_again),
+        (term, "next_epoch", same_epoch_again),
         (FakeStore, "become_master", keep_epoch_entry),
         NO_PROOF,
         NO_MASTER_PROOF,
     ],
-    "one member is enough": [("ha.master.group", "SetRules", one_is_enough)],
+    "one member is enough": [("tandemlog_server.ha.master.group", "SetRules", one_is_enough)],
     "a master without fsync trusts its log after a power cut": [
-        (ha.master.term, "may_have_lost", nothing_is_ever_lost)
+        (term, "may_have_lost", nothing_is_ever_lost)
     ],
-    "a master on an empty disk is followed": [("ha.master.session", "decide", no_followed_disk)],
+    "a master on an empty disk is followed": [
+        ("tandemlog_server.ha.master.session", "decide", no_followed_disk)
+    ],
     "the set grows while acknowledged bytes are missing": [
-        (ha.master.sync_state_set, "all_is_here", nobody_has_what_is_missing)
+        (sync_state_set, "all_is_here", nobody_has_what_is_missing)
     ],
     "a slave that prepares is silent": [(SlaveSession, "tick", silent_while_it_prepares)],
     "a master that compares is silent": [(Cluster, "show_life", no_sign_of_life)],

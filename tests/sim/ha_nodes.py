@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from fakes.fake_store import FakeDisk, FakeStore
 from fakes.stream import FakeStream
-from ha.master.group import MasterGroup
-from ha.master.session import MasterSession
-from ha.master.term import Idleness
-from ha.protocol.frames import Hello
-from ha.slave.session import SlaveSession, StoreAction
-from ha.slave.store import SlaveStore
-from ha.state import InSyncRecord
+from tandemlog_server.ha.master.group import MasterGroup
+from tandemlog_server.ha.master.session import MasterSession
+from tandemlog_server.ha.master.term import Idleness
+from tandemlog_server.ha.protocol.frames import Hello
+from tandemlog_server.ha.slave.session import SlaveSession, StoreAction
+from tandemlog_server.ha.slave.store import SlaveStore
+from tandemlog_server.ha.state import InSyncRecord
 
 NODES = ("a", "b", "c")
 

@@ -6,10 +6,10 @@ Everything else in them is the world's: the network's order, what a power cut ke
 from collections.abc import Callable, Iterable
 from random import Random
 
-from ha.protocol.frames import Ack, decode_slave_frame
 from sim.ha_nodes import ViolationError
 from sim.ha_world import World
-from storage.config import FlushMode
+from tandemlog_server.ha.protocol.frames import Ack, decode_slave_frame
+from tandemlog_server.storage.config import FlushMode
 
 LONG = 3_000
 """Rounds of a hundredth of a second."""

@@ -11,13 +11,13 @@ from functools import partial
 
 from fakes.fake_store import FakeStore
 from fakes.stream import FakeStream
-from ha.master.group import STRANGER
-from ha.protocol.frames import decode_master_frame
-from ha.slave.session import Disconnect
 from sim.ha_cluster import Cluster
 from sim.ha_nodes import NODES, Put, SimNode, ViolationError, holds, piece
-from storage.config import FlushMode
 from tandemlog.format.files.epochs import EpochTable
+from tandemlog_server.ha.master.group import STRANGER
+from tandemlog_server.ha.protocol.frames import decode_master_frame
+from tandemlog_server.ha.slave.session import Disconnect
+from tandemlog_server.storage.config import FlushMode
 
 
 class World(Cluster):

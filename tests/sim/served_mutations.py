@@ -11,10 +11,6 @@ import sim.served_calls
 import tandemlog.cluster.connection
 import tandemlog.cluster.newest_epoch
 import tandemlog.produce.chain
-from node.error_status import not_sure
-from node.groups.offset_promises import OffsetPromises
-from node.roles.master_role import MasterRole
-from node.services.leadership import Leadership
 from sim.ha_mutations import Patch
 from sim.served_promises import Promises
 from sim.served_scenes import (
@@ -29,6 +25,10 @@ from tandemlog.cluster.topology import NodeInfo, Topology
 from tandemlog.consume.commits import Commits
 from tandemlog.consume.log_watch import LogWatch
 from tandemlog.format.files.log_history import NO_CUT
+from tandemlog_server.node.error_status import not_sure
+from tandemlog_server.node.groups.offset_promises import OffsetPromises
+from tandemlog_server.node.roles.master_role import MasterRole
+from tandemlog_server.node.services.leadership import Leadership
 
 
 def any_epoch(epoch: int, newest: int) -> bool:

@@ -15,37 +15,37 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fakes.clock import FakeClock
-from ha.config import HaConfig
-from ha.election.values import LeaderValue
-from ha.master.group import MasterGroup
-from ha.master.master import ReplicationMaster
-from ha.master.rounds import RoundWaiters
-from ha.store_port import tables_of
-from node.access.caller import Caller
-from node.error_status import RequestRefusedError, error_of
-from node.groups.coordinator import GroupCoordinator
-from node.groups.limits import GroupLimits
-from node.pulls.group_activity import GroupActivity
-from node.pulls.long_polling import LongPolling
-from node.pulls.pull_service import PullLimits, PullService
-from node.puts.append_pump import AppendPump, PumpLimits
-from node.puts.append_stream import AppendStream, PendingAppend
-from node.puts.confirm_waiters import ConfirmWaiters, Outcome
-from node.roles.master_role import MasterRole
-from node.roles.role import OwnTables
-from node.roles.role_switch import RoleSwitch
-from node.services.broker_service import BrokerService
-from node.services.group_service import GroupService
-from node.services.leadership import Leadership, speaks
-from node.services.permissions import ADMIN, BROKER
 from sim.served_store import QUEUES, TOPIC, ServedStore
 from sim.world_loop import WorldLoop
-from storage.puts.put_path import AppendResult
 from tandemlog.format.record.batch import RecordBatch
 from tandemlog.v1 import admin_pb2, broker_pb2, common_pb2
+from tandemlog_server.ha.config import HaConfig
+from tandemlog_server.ha.election.values import LeaderValue
+from tandemlog_server.ha.master.group import MasterGroup
+from tandemlog_server.ha.master.master import ReplicationMaster
+from tandemlog_server.ha.master.rounds import RoundWaiters
+from tandemlog_server.ha.store_port import tables_of
+from tandemlog_server.node.access.caller import Caller
+from tandemlog_server.node.error_status import RequestRefusedError, error_of
+from tandemlog_server.node.groups.coordinator import GroupCoordinator
+from tandemlog_server.node.groups.limits import GroupLimits
+from tandemlog_server.node.pulls.group_activity import GroupActivity
+from tandemlog_server.node.pulls.long_polling import LongPolling
+from tandemlog_server.node.pulls.pull_service import PullLimits, PullService
+from tandemlog_server.node.puts.append_pump import AppendPump, PumpLimits
+from tandemlog_server.node.puts.append_stream import AppendStream, PendingAppend
+from tandemlog_server.node.puts.confirm_waiters import ConfirmWaiters, Outcome
+from tandemlog_server.node.roles.master_role import MasterRole
+from tandemlog_server.node.roles.role import OwnTables
+from tandemlog_server.node.roles.role_switch import RoleSwitch
+from tandemlog_server.node.services.broker_service import BrokerService
+from tandemlog_server.node.services.group_service import GroupService
+from tandemlog_server.node.services.leadership import Leadership, speaks
+from tandemlog_server.node.services.permissions import ADMIN, BROKER
+from tandemlog_server.storage.puts.put_path import AppendResult
 
 if TYPE_CHECKING:
-    from storage.errors import StoreError
+    from tandemlog_server.storage.errors import StoreError
 
 PUT_TIMEOUT_MS = 5_000
 TABLE_LOOK_S = 0.05

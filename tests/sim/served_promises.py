@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from node.error_status import FOR_EVER
 from sim.ha_nodes import ViolationError
 from sim.served_clients import SESSION_S, Reader, put_batch
 from sim.served_node import Service
@@ -22,6 +21,7 @@ from tandemlog.consume.positions import EARLIEST
 from tandemlog.errors import InternalError, OutcomeUnknownError, TandemlogError
 from tandemlog.produce.put_batch import CallbackSink
 from tandemlog.v1 import broker_pb2
+from tandemlog_server.node.error_status import FOR_EVER
 
 if TYPE_CHECKING:
     from sim.election_nodes import ElectedNode

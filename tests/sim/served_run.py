@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from itertools import count
 from unittest.mock import patch
 
-from ha.config import Replication
 from sim.ha_nodes import ViolationError
 from sim.served_calls import ClientNode
 from sim.served_world import ServedWorld
 from sim.world_loop import world_time
-from storage.config import FlushMode
 from tandemlog.cluster.connection import Connection
+from tandemlog_server.ha.config import Replication
+from tandemlog_server.storage.config import FlushMode
 
 STEPS = 2500
 

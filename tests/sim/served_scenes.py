@@ -11,13 +11,13 @@ lost_ahead   readers have got what the next master does not have, and it writes 
 from collections.abc import Callable
 from functools import wraps
 
-from ha.config import Replication
 from sim.ha_nodes import ViolationError
 from sim.served_clients import SESSION_S
 from sim.served_run import in_world
 from sim.served_world import ServedNode, ServedWorld, Siege
-from storage.config import FlushMode
 from tandemlog.consume.positions import EARLIEST, LATEST
+from tandemlog_server.ha.config import Replication
+from tandemlog_server.storage.config import FlushMode
 
 Play = Callable[["ServedScene"], None]
 Scene = Callable[[int], ServedWorld]

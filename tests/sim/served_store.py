@@ -18,22 +18,22 @@ import numpy as np
 
 from fakes.fake_store import FakeDisk
 from sim.election_nodes import ElectedStore
-from storage.clock import Clock
-from storage.config import FlushMode
-from storage.metadata.consumer_offsets import ConsumerOffsets
-from storage.metadata.group_members import GroupMembers
-from storage.metadata.log_identity import LogIdentity
-from storage.metadata.topics import GroupTable, TopicConfig, TopicTable
-from storage.producers.outcomes import Duplicate
-from storage.producers.producer_table import ProducerTable
-from storage.puts.put_path import AppendResult
-from storage.puts.torn_requests import mark_of
-from storage.reads.results import GetResult, GetStatus, QueueRange
 from tandemlog.format.files.log_history import NO_CUT
 from tandemlog.format.record.batch import AppendSegment, RecordBatch
 from tandemlog.format.record.producer_mark import MARK_NAME, mark_in
 from tandemlog.format.record.record import decode_record
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.clock import Clock
+from tandemlog_server.storage.config import FlushMode
+from tandemlog_server.storage.metadata.consumer_offsets import ConsumerOffsets
+from tandemlog_server.storage.metadata.group_members import GroupMembers
+from tandemlog_server.storage.metadata.log_identity import LogIdentity
+from tandemlog_server.storage.metadata.topics import GroupTable, TopicConfig, TopicTable
+from tandemlog_server.storage.producers.outcomes import Duplicate
+from tandemlog_server.storage.producers.producer_table import ProducerTable
+from tandemlog_server.storage.puts.put_path import AppendResult
+from tandemlog_server.storage.puts.torn_requests import mark_of
+from tandemlog_server.storage.reads.results import GetResult, GetStatus, QueueRange
 
 HEAD = 4
 """Bytes of a record's length in FakeStore."""

@@ -15,15 +15,6 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from ha.config import Replication
-from ha.election.values import LeaderValue
-from ha.master.metadata_sync import MetadataSource, TableCursor
-from ha.master.record_keeper import RecordKeeper
-from ha.master.term import WonTerm
-from ha.slave.session import ReplaceTable, StoreAction
-from ha.state import HaState
-from ha.store_port import PROMISED_TABLES, tables_of
-from node.puts.append_stream import PendingAppend
 from sim.election_nodes import ElectedNode, Process
 from sim.election_world import ElectionWorld
 from sim.ha_nodes import NODES, Put, SimNode, ViolationError, piece
@@ -31,11 +22,20 @@ from sim.served_clients import Client, Producer, Reader
 from sim.served_node import Service
 from sim.served_promises import Promises
 from sim.served_store import QUEUES, ServedStore
-from storage.config import FlushMode
-from storage.puts.put_path import AppendResult
 from tandemlog.consume.positions import EARLIEST, LATEST
 from tandemlog.testing.memory_files import MemoryFiles
 from tandemlog.v1 import admin_pb2, common_pb2
+from tandemlog_server.ha.config import Replication
+from tandemlog_server.ha.election.values import LeaderValue
+from tandemlog_server.ha.master.metadata_sync import MetadataSource, TableCursor
+from tandemlog_server.ha.master.record_keeper import RecordKeeper
+from tandemlog_server.ha.master.term import WonTerm
+from tandemlog_server.ha.slave.session import ReplaceTable, StoreAction
+from tandemlog_server.ha.state import HaState
+from tandemlog_server.ha.store_port import PROMISED_TABLES, tables_of
+from tandemlog_server.node.puts.append_stream import PendingAppend
+from tandemlog_server.storage.config import FlushMode
+from tandemlog_server.storage.puts.put_path import AppendResult
 
 ROUNDS = 50
 ANSWERED_WITHIN_S = 75.0

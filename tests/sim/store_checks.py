@@ -11,28 +11,28 @@ from dataclasses import replace
 from random import Random
 
 from fakes.batches import Put, batch_of
-from ha.errors import HaError
-from ha.master import term as master_term
-from ha.state import decode_state
-from ha.state_file import StateFile
 from sim.ha_nodes import ViolationError
 from sim.store_cluster import StoreCluster, opened
 from sim.store_disk import NodeFiles
 from sim.store_ledger import Fact, Ledger
 from sim.store_nodes import DIRECTORY, NodeClock, StoreNode
 from sim.store_requests import Request
-from storage.config import FlushMode
-from storage.errors import BatchRefusedError, StoreError
-from storage.message_store import MessageStore
-from storage.metadata.topics import TopicConfig
-from storage.producers.outcomes import Resume
-from storage.producers.producer_table import ProducerTable
-from storage.puts.torn_requests import mark_of
-from storage.state_files.recovery_point import RecoveryPointFile
-from storage.store_paths import StorePaths
-from storage.tools.verify import verify
 from tandemlog.format.errors import FormatError
 from tandemlog.format.record.producer_mark import MARK_NAME
+from tandemlog_server.ha.errors import HaError
+from tandemlog_server.ha.master import term as master_term
+from tandemlog_server.ha.state import decode_state
+from tandemlog_server.ha.state_file import StateFile
+from tandemlog_server.storage.config import FlushMode
+from tandemlog_server.storage.errors import BatchRefusedError, StoreError
+from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.metadata.topics import TopicConfig
+from tandemlog_server.storage.producers.outcomes import Resume
+from tandemlog_server.storage.producers.producer_table import ProducerTable
+from tandemlog_server.storage.puts.torn_requests import mark_of
+from tandemlog_server.storage.state_files.recovery_point import RecoveryPointFile
+from tandemlog_server.storage.store_paths import StorePaths
+from tandemlog_server.storage.tools.verify import verify
 
 CRC_END = 12
 """A record begins with size, magic and the CRC of its body."""

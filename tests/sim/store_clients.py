@@ -7,9 +7,9 @@ from sim.store_cluster import StoreCluster
 from sim.store_ledger import place_of, split
 from sim.store_nodes import CONFIG, StoreNode
 from sim.store_requests import Producer, Request, some_puts
-from storage.config import StoreConfig
-from storage.errors import BatchRefusedError, StoreBusyError, StoreError
-from storage.reads.results import GetStatus
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.errors import BatchRefusedError, StoreBusyError, StoreError
+from tandemlog_server.storage.reads.results import GetStatus
 
 
 @dataclass

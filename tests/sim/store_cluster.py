@@ -12,27 +12,27 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from ha.config import HaConfig, Replication, Role
-from ha.errors import ChunkDamagedError, DivergedError, HaError, LogMovedError
-from ha.master import term as master_term
-from ha.master.group import MasterGroup
-from ha.master.metadata_sync import MetadataSource, TableCursor
-from ha.slave.session import Disconnect, ReplaceTable
-from ha.slave.store import SlaveStore
-from ha.state import HaState, InSyncRecord, decode_state
-from ha.state_file import StateFile
-from ha.store_port import GROUPS, TOPICS, tables_of
 from sim.ha_cluster import Cluster
 from sim.ha_nodes import SlaveSide
 from sim.store_disk import NodeDeathError, NodeFiles
 from sim.store_ledger import Ledger
 from sim.store_nodes import CONFIG, DIRECTORY, NodeClock, StoreMaster, StoreNode
 from sim.store_requests import Producer  # noqa: TC001
-from storage.config import FlushMode, StoreConfig
-from storage.errors import FlushFailedError, StoreError
-from storage.message_store import MessageStore
-from storage.metadata.topics import TopicConfig
 from tandemlog.format.errors import FormatError
+from tandemlog_server.ha.config import HaConfig, Replication, Role
+from tandemlog_server.ha.errors import ChunkDamagedError, DivergedError, HaError, LogMovedError
+from tandemlog_server.ha.master import term as master_term
+from tandemlog_server.ha.master.group import MasterGroup
+from tandemlog_server.ha.master.metadata_sync import MetadataSource, TableCursor
+from tandemlog_server.ha.slave.session import Disconnect, ReplaceTable
+from tandemlog_server.ha.slave.store import SlaveStore
+from tandemlog_server.ha.state import HaState, InSyncRecord, decode_state
+from tandemlog_server.ha.state_file import StateFile
+from tandemlog_server.ha.store_port import GROUPS, TOPICS, tables_of
+from tandemlog_server.storage.config import FlushMode, StoreConfig
+from tandemlog_server.storage.errors import FlushFailedError, StoreError
+from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.metadata.topics import TopicConfig
 
 
 class StoreCluster(Cluster):

@@ -14,9 +14,9 @@ from random import Random
 
 from fakes.clock import FakeClock
 from fakes.mortal_files import DeathError
-from storage.state_files.lock_file import _held
 from tandemlog.testing.memory_file import Failure, MemoryFile
 from tandemlog.testing.memory_files import ENDLESS, MemoryFiles
+from tandemlog_server.storage.state_files.lock_file import _held
 
 MAY_FAIL = frozenset(
     {

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 
 from sim.ha_nodes import ViolationError
 from sim.store_requests import Request
-from storage.errors import OffsetOutOfRangeError, StoreBusyError
-from storage.message_store import MessageStore
-from storage.puts.put_path import AppendResult
-from storage.reads.results import GetResult, GetStatus
 from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.record.record import Record, decode_record, is_blank
+from tandemlog_server.storage.errors import OffsetOutOfRangeError, StoreBusyError
+from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.puts.put_path import AppendResult
+from tandemlog_server.storage.reads.results import GetResult, GetStatus
 
 Queue = tuple[str, int]
 Place = tuple[str, int, int]

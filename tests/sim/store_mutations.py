@@ -11,21 +11,6 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-import ha.master.term
-import storage.inspect.examination
-import storage.log.scan
-import storage.queues.consume_queue_store
-import storage.recovery.opening
-import storage.recovery.prologue
-import storage.recovery.recovery
-import storage.recovery.truncation
-import storage.state_files.producer_begins
-import storage.state_files.queue_begins
-from ha.master.group import MasterGroup
-from ha.master.sync_state_set import SyncStateSet
-from ha.master.term import own_record
-from ha.slave.store import Outcome, SlaveStore
-from ha.state import InSyncRecord, Member
 from sim.store_scenes import (
     a_file_of_an_idle_queue_is_gone,
     a_queue_that_is_not_noted,
@@ -45,17 +30,28 @@ from sim.store_scenes_of_replicas import (
     damage_of_the_last_record,
 )
 from sim.store_stage import Scene
-from storage.dispatch.reput import ReputService
-from storage.log.raw_intake import RawIntake
-from storage.log.scan import LogScanner
-from storage.producers.outcomes import New
-from storage.producers.producer_table import ProducerTable
-from storage.producers.requests import Request
-from storage.queues.consume_queue_store import ConsumeQueueStore
-from storage.queues.floors import QueueFloors
-from storage.queues.queue_checkpoint import QueueCheckpoint
-from storage.recovery.persistence import Persistence
-from storage.state_files.recovery_point import RecoveryPointFile
+from tandemlog_server.ha.master import term
+from tandemlog_server.ha.master.group import MasterGroup
+from tandemlog_server.ha.master.sync_state_set import SyncStateSet
+from tandemlog_server.ha.master.term import own_record
+from tandemlog_server.ha.slave.store import Outcome, SlaveStore
+from tandemlog_server.ha.state import InSyncRecord, Member
+from tandemlog_server.storage.dispatch.reput import ReputService
+from tandemlog_server.storage.inspect import examination
+from tandemlog_server.storage.log import scan
+from tandemlog_server.storage.log.raw_intake import RawIntake
+from tandemlog_server.storage.log.scan import LogScanner
+from tandemlog_server.storage.producers.outcomes import New
+from tandemlog_server.storage.producers.producer_table import ProducerTable
+from tandemlog_server.storage.producers.requests import Request
+from tandemlog_server.storage.queues import consume_queue_store
+from tandemlog_server.storage.queues.consume_queue_store import ConsumeQueueStore
+from tandemlog_server.storage.queues.floors import QueueFloors
+from tandemlog_server.storage.queues.queue_checkpoint import QueueCheckpoint
+from tandemlog_server.storage.recovery import opening, prologue, recovery, truncation
+from tandemlog_server.storage.recovery.persistence import Persistence
+from tandemlog_server.storage.state_files import producer_begins, queue_begins
+from tandemlog_server.storage.state_files.recovery_point import RecoveryPointFile
 
 Patch = tuple[Any, str, Any]
 
@@ -144,19 +140,17 @@ def constant(value: Any) -> property:
 OWN_RECORD = own_record
 SAVE_PRODUCERS = Persistence._save_producers
 PROPOSE = SyncStateSet.propose
-NOT_WITHDRAWN: Patch = (storage.recovery.opening, "withdraw", nothing)
-NO_HEADLESS: Patch = (storage.log.scan, "whole_but_for_head", nothing)
+NOT_WITHDRAWN: Patch = (opening, "withdraw", nothing)
+NO_HEADLESS: Patch = (scan, "whole_but_for_head", nothing)
 MUTATIONS: dict[str, list[Patch]] = {
     "dispatch goes beyond what is confirmed": [
         (ReputService, "run_once", dispatch_what_is_written)
     ],
     "a slave acknowledges what it has not fsynced": [(SlaveStore, "settle", settle_without_fsync)],
     "a request sent again is stored again": [(ProducerTable, "check", everything_is_new)],
-    "a new master does not read the log's end": [
-        (storage.recovery.truncation, "read_tail", the_end_is_known)
-    ],
+    "a new master does not read the log's end": [(truncation, "read_tail", the_end_is_known)],
     "an open does not rebuild the producers": [
-        (storage.recovery.recovery, "_load_producers", producers_begin_at_the_end)
+        (recovery, "_load_producers", producers_begin_at_the_end)
     ],
     "notes of a lost tail stay": [NOT_WITHDRAWN],
     "producers are noted ahead of the flush": [
@@ -164,17 +158,13 @@ MUTATIONS: dict[str, list[Patch]] = {
         NOT_WITHDRAWN,
     ],
     "a new slave is not told the numbers of idle queues": [(ConsumeQueueStore, "idle", no_numbers)],
-    "a new slave is not told of idle producers": [
-        (storage.recovery.prologue, "table_before", no_producers)
-    ],
+    "a new slave is not told of idle producers": [(prologue, "table_before", no_producers)],
     "a new slave keeps the numbers of idle queues in memory": [
-        (storage.state_files.queue_begins, "write_small", nothing)
+        (queue_begins, "write_small", nothing)
     ],
-    "a new slave keeps idle producers in memory": [
-        (storage.state_files.producer_begins, "write_small", nothing)
-    ],
+    "a new slave keeps idle producers in memory": [(producer_begins, "write_small", nothing)],
     "a queue that is made again has no floor": [(QueueFloors, "keep", nothing)],
-    "floors are not noted": [(storage.queues.consume_queue_store, "QueueCheckpoint", ends_alone)],
+    "floors are not noted": [(consume_queue_store, "QueueCheckpoint", ends_alone)],
     "retention does not wait for the queues on the disk": [
         (RecoveryPointFile, "dispatched", constant(sys.maxsize))
     ],
@@ -187,19 +177,17 @@ MUTATIONS: dict[str, list[Patch]] = {
     "a slave stores what is no record": [(RawIntake, "take", stored_as_it_comes)],
     "a slave joins without the tables": [(SyncStateSet, "propose", joins_without_tables)],
     "who makes a topic waits for nobody": [(MasterGroup, "tables_held", always)],
-    "the set that a term begins with is settled": [(ha.master.term, "own_record", settled_at_once)],
-    "an open takes damage for the end of the log": [
-        (storage.inspect.examination, "LogScanner", damage_is_the_end)
-    ],
+    "the set that a term begins with is settled": [(term, "own_record", settled_at_once)],
+    "an open takes damage for the end of the log": [(examination, "LogScanner", damage_is_the_end)],
     "a promotion takes damage for the end of the log": [
-        (storage.recovery.truncation, "LogScanner", damage_is_the_end)
+        (truncation, "LogScanner", damage_is_the_end)
     ],
     "an open cuts a damaged last record": [
-        (storage.inspect.examination, "LogScanner", the_last_record_is_cut),
+        (examination, "LogScanner", the_last_record_is_cut),
         NO_HEADLESS,
     ],
     "a promotion cuts a damaged last record": [
-        (storage.recovery.truncation, "LogScanner", the_last_record_is_cut),
+        (truncation, "LogScanner", the_last_record_is_cut),
         NO_HEADLESS,
     ],
     "any request of that number is the same": [(Request, "is_other", never)],

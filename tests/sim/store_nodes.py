@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fakes.clock import FakeClock
-from ha.errors import ChunkDamagedError, DivergedError, HaError, LogMovedError
-from ha.master.metadata_sync import MetadataSource, TableCursor
-from ha.state import HaState
 from sim.ha_nodes import MasterSide, SlaveSide, ViolationError
 from sim.store_disk import NodeFiles
 from sim.store_requests import Request
-from storage.config import ConfirmSource, FlushMode, RetentionConfig, StoreConfig
-from storage.errors import BatchRefusedError, StoreBusyError, StoreError
-from storage.message_store import MessageStore
 from tandemlog.format.errors import FormatError
+from tandemlog_server.ha.errors import ChunkDamagedError, DivergedError, HaError, LogMovedError
+from tandemlog_server.ha.master.metadata_sync import MetadataSource, TableCursor
+from tandemlog_server.ha.state import HaState
+from tandemlog_server.storage.config import ConfirmSource, FlushMode, RetentionConfig, StoreConfig
+from tandemlog_server.storage.errors import BatchRefusedError, StoreBusyError, StoreError
+from tandemlog_server.storage.message_store import MessageStore
 
 DIRECTORY = Path("/store")
 HOUR_S = 3600.0

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from random import Random
 
 from fakes.batches import Put, batch_of
-from storage.message_store import MessageStore
-from storage.puts.put_path import AppendResult
 from tandemlog.format.columns.request_checksum import request_checksum
 from tandemlog.format.record.batch import RecordBatch
 from tandemlog.format.record.producer_mark import ProducerMark
+from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.puts.put_path import AppendResult
 
 
 @dataclass(eq=False)

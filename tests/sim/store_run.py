@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-import storage.queues.queue_table
-import storage.queues.units
-import storage.recovery.opening
 from sim.ha_nodes import ViolationError
 from sim.store_world import StoreWorld
-from storage.queues.consume_queue_store import ConsumeQueueStore
+from tandemlog_server.storage.queues import queue_table, units
+from tandemlog_server.storage.queues.consume_queue_store import ConsumeQueueStore
+from tandemlog_server.storage.recovery import opening
 
 STEPS = 150
 QUEUES = 1 << 10
@@ -28,10 +27,10 @@ def small_world() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     try:
         with (
-            patch.object(storage.queues.queue_table, "MAX_QUEUES", QUEUES),
-            patch.object(storage.queues.units, "MAX_QUEUES", QUEUES),
+            patch.object(queue_table, "MAX_QUEUES", QUEUES),
+            patch.object(units, "MAX_QUEUES", QUEUES),
             patch.dict(ConsumeQueueStore.__init__.__kwdefaults__, memory_bytes=UNITS_BYTES),
-            patch.object(storage.recovery.opening.os, "getpid", lambda: 4242),
+            patch.object(opening.os, "getpid", lambda: 4242),
         ):
             yield
     finally:

@@ -11,9 +11,9 @@ from sim.ha_nodes import ViolationError
 from sim.store_nodes import CONFIG
 from sim.store_requests import Request
 from sim.store_stage import Stage, staged
-from storage.config import FlushMode
-from storage.errors import BatchRefusedError
-from storage.producers.snapshot import snapshot_offset
+from tandemlog_server.storage.config import FlushMode
+from tandemlog_server.storage.errors import BatchRefusedError
+from tandemlog_server.storage.producers.snapshot import snapshot_offset
 
 NO_FSYNC = replace(CONFIG, flush=FlushMode.ASYNC)
 REFUSED = errno.ENOSPC

@@ -12,9 +12,9 @@ from sim.store_nodes import CONFIG, HOUR_S, StoreNode
 from sim.store_requests import Producer, Request
 from sim.store_run import small_world
 from sim.store_world import StoreWorld
-from storage.config import StoreConfig
-from storage.state_files.recovery_point import RecoveryPoint, RecoveryPointFile
-from storage.store_paths import StorePaths
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.state_files.recovery_point import RecoveryPoint, RecoveryPointFile
+from tandemlog_server.storage.store_paths import StorePaths
 
 ROUNDS = 400
 

@@ -13,15 +13,15 @@ from dataclasses import replace
 from random import Random
 
 from fakes.stream import FakeStream
-from ha.protocol.frames import decode_master_frame
-from ha.slave.session import Disconnect
 from sim.ha_nodes import ViolationError
 from sim.store_checks import check_promotion
 from sim.store_clients import Clients
 from sim.store_nodes import CONFIG, HOUR_S, StoreNode
-from storage.config import FlushMode, StoreConfig
-from storage.errors import CorruptStoreError
-from storage.message_store import MessageStore
+from tandemlog_server.ha.protocol.frames import decode_master_frame
+from tandemlog_server.ha.slave.session import Disconnect
+from tandemlog_server.storage.config import FlushMode, StoreConfig
+from tandemlog_server.storage.errors import CorruptStoreError
+from tandemlog_server.storage.message_store import MessageStore
 
 SIZES = (1, 1, 2, 3, 3)
 DAY_S = 24 * HOUR_S

@@ -13,7 +13,6 @@ from unittest.mock import patch
 
 import pytest
 
-from ha.config import Replication
 from sim.election_blackouts import blackouts_of
 from sim.election_mutations import MUTATIONS
 from sim.election_scenes import (
@@ -39,6 +38,7 @@ from sim.election_scenes_of_disks import (
 from sim.election_world import ElectionWorld, play
 from sim.ha_nodes import ViolationError
 from sim.ha_world import digest
+from tandemlog_server.ha.config import Replication
 
 pytestmark = pytest.mark.sim
 

@@ -20,7 +20,7 @@ from sim.ha_scenes import (
     lost_by_the_master,
 )
 from sim.ha_world import World, digest
-from storage.config import FlushMode
+from tandemlog_server.storage.config import FlushMode
 
 pytestmark = pytest.mark.sim
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from cli.commands import pipeline as commands
 from fakes.log_builder import LogBuilder, varied
 from running import Running
 from tandemlog import Admin, Consumer, Producer
+from tandemlog_server.cli.commands import pipeline as commands
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,10 +6,6 @@ from pathlib import Path
 import pytest
 
 from fakes.log_builder import LogBuilder
-from storage.config import StoreConfig
-from storage.errors import StoreLayoutError
-from storage.tools.rebuild import rebuild as store_rebuild
-from storage.tools.recover import recover
 from tandemlog.logs.executors import InProcess
 from tandemlog.logs.job_errors import CorruptLogError, OnCorruption
 from tandemlog.logs.jobs.audit import audit
@@ -19,6 +15,10 @@ from tandemlog.logs.jobs.rebuild import RebuildOptions, rebuild
 from tandemlog.logs.jobs.stats import stats
 from tandemlog.spark.segments.options import SegmentOptions
 from tandemlog.spark.segments.source import SegmentReader
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.errors import StoreLayoutError
+from tandemlog_server.storage.tools.rebuild import rebuild as store_rebuild
+from tandemlog_server.storage.tools.recover import recover
 
 HERE = InProcess(1)
 SIZES = {"index_slots": 10, "index_entries": 400}

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.commands import pipeline as commands
 from fakes.log_builder import LogBuilder, flip, varied
+from tandemlog_server.cli.commands import pipeline as commands
 
 SIZES = ["--index-slots", "20", "--index-entries", "100", "--queue-file-size", "200"]
 
@@ -106,7 +106,7 @@ class Missing(importlib.abc.MetaPathFinder):
         if name.split(".")[0] in ("pyspark", "py4j"):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Missing())
-from cli.app import main
+from tandemlog_server.cli.app import main
 main()
 """
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fakes.clock import FakeClock
-from storage.clock import JUMP_MS, SETTLE_S, SteadyClock, duration
+from tandemlog_server.storage.clock import JUMP_MS, SETTLE_S, SteadyClock, duration
 
 DAY_S = 86_400
 YEARS_S = 10 * 365 * DAY_S

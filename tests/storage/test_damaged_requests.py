@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from fakes.stores import CONFIG, Bench
-from storage.config import ConfirmSource
 from tandemlog.format.columns.walk import walk
 from tandemlog.format.files.epochs import EpochEntry
 from tandemlog.format.record.producer_mark import ProducerMark
+from tandemlog_server.storage.config import ConfirmSource
 
 REPLICATED = replace(CONFIG, confirm=ConfirmSource.REPLICATION)
 COUNT = 6

@@ -16,9 +16,9 @@ import pytest
 
 from fakes.flipped_stores import IDLE, Base, Place, Served, Where, base_store, verified
 from fakes.stores import DIRECTORY
-from storage.errors import StoreError
 from tandemlog.format.files.queue_unit import UNIT_SIZE
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.errors import StoreError
 
 PARTS = int(os.environ.get("TANDEMLOG_EVERY_BYTE", "0"))
 SAMPLE = 151

@@ -14,18 +14,18 @@ import numpy as np
 import pytest
 
 import golden
-from storage.config import ConfirmSource, StoreConfig
-from storage.message_store import MessageStore
-from storage.queues.search import Boundary
-from storage.reads.results import GetResult, GetStatus
-from storage.tools.dump import dump
-from storage.tools.rebuild import rebuild
-from storage.tools.recover import plan, recover
-from storage.tools.verify import verify
 from tandemlog.format.java_hash import java_hash
 from tandemlog.format.record.message_id import decode_offset_id
 from tandemlog.format.record.record import Record, decode_record
 from tandemlog.format.record.sys_flag import decompress_body
+from tandemlog_server.storage.config import ConfirmSource, StoreConfig
+from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.queues.search import Boundary
+from tandemlog_server.storage.reads.results import GetResult, GetStatus
+from tandemlog_server.storage.tools.dump import dump
+from tandemlog_server.storage.tools.rebuild import rebuild
+from tandemlog_server.storage.tools.recover import plan, recover
+from tandemlog_server.storage.tools.verify import verify
 
 pytestmark = pytest.mark.golden
 

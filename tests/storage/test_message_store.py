@@ -7,14 +7,14 @@ import pytest
 
 from fakes.batches import Put, batch_of
 from fakes.stores import CONFIG, Bench, records_of
-from storage.config import FlushMode
-from storage.errors import BatchRefusedError
-from storage.metadata.topics import MetadataError, TopicConfig
-from storage.queues.search import Boundary
-from storage.reads.results import GetStatus, NoRecordError
-from storage.tools.rebuild import rebuild
-from storage.tools.verify import verify
 from tandemlog.format.record.record import decode_record
+from tandemlog_server.storage.config import FlushMode
+from tandemlog_server.storage.errors import BatchRefusedError
+from tandemlog_server.storage.metadata.topics import MetadataError, TopicConfig
+from tandemlog_server.storage.queues.search import Boundary
+from tandemlog_server.storage.reads.results import GetStatus, NoRecordError
+from tandemlog_server.storage.tools.rebuild import rebuild
+from tandemlog_server.storage.tools.verify import verify
 
 
 def test_what_is_put_is_read_back() -> None:

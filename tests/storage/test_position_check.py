@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from storage.config import ConfirmSource
-from storage.errors import StoreBusyError
 from tandemlog.format.files.epochs import EpochTable
 from tandemlog.format.files.log_history import NO_CUT
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.config import ConfirmSource
+from tandemlog_server.storage.errors import StoreBusyError
 
 REPLICA = replace(CONFIG, confirm=ConfirmSource.REPLICATION)
 IDENTITY = DIRECTORY / "tandemlog" / "log-identity.json"
@@ -86,7 +86,7 @@ def test_a_queue_that_is_not_there_begins_at_its_beginning() -> None:
 def test_a_long_way_to_dispatch_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = led()
     bench.put(3)
-    monkeypatch.setattr("storage.position_check.MAX_TAIL_BYTES", 10)
+    monkeypatch.setattr("tandemlog_server.storage.position_check.MAX_TAIL_BYTES", 10)
     with pytest.raises(StoreBusyError, match="try again"):
         bench.store.cut_positions([("T", 0, 1)], bench.store.log.wrote.value)
     confirm(bench)

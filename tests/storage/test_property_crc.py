@@ -6,11 +6,11 @@ import pytest
 
 from fakes.batches import Put, batch_of
 from fakes.stores import CONFIG, Bench, marked
-from storage.errors import BatchRefusedError, StoreBusyError
 from tandemlog.format.constants import PAGE
 from tandemlog.format.record.producer_mark import ProducerMark
 from tandemlog.format.record.property_crc import verify_property_crc
 from tandemlog.format.record.record import decode_record, encode_record
+from tandemlog_server.storage.errors import BatchRefusedError, StoreBusyError
 
 WITH_CRC = replace(CONFIG, property_crc=True)
 FEW, MANY = 3, 70

@@ -5,7 +5,7 @@ from itertools import count
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.shares import Shares
+from tandemlog_server.storage.shares import Shares
 
 
 def fill(shares: Shares, holder: str, amount: int = 1) -> int:

@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from storage.stats import LatencyHistogram, StoreStats
+from tandemlog_server.storage.stats import LatencyHistogram, StoreStats
 
 
 def test_percentiles_lie_within_a_bucket_of_the_truth() -> None:

@@ -6,10 +6,10 @@ import pytest
 
 from fakes.batches import Put, batch_of
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from storage.config import FlushMode, StoreConfig
-from storage.errors import StoreClosedError, StoreError, StoreLockedError
-from storage.message_store import MessageStore
-from storage.store_parts import close_parts
+from tandemlog_server.storage.config import FlushMode, StoreConfig
+from tandemlog_server.storage.errors import StoreClosedError, StoreError, StoreLockedError
+from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.store_parts import close_parts
 
 
 def test_a_clean_stop_leaves_nothing_to_do() -> None:

@@ -9,9 +9,10 @@ from unittest.mock import patch
 import pytest
 
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from storage.config import FlushMode, RetentionConfig
-from storage.disk.files import Buffer
-from storage.errors import (
+from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.config import FlushMode, RetentionConfig
+from tandemlog_server.storage.disk.files import Buffer
+from tandemlog_server.storage.errors import (
     CorruptStoreError,
     DiskFullError,
     FlushFailedError,
@@ -19,14 +20,13 @@ from storage.errors import (
     StoreError,
     StoreReadOnlyError,
 )
-from storage.housekeeping import release_maps
-from storage.state_files.fsync_flag import FsyncFlag
-from storage.state_files.session_file import FSYNC
-from storage.tools.compare import compare
-from storage.tools.dump import dump
-from storage.tools.recover import plan
-from storage.tools.verify import verify
-from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.housekeeping import release_maps
+from tandemlog_server.storage.state_files.fsync_flag import FsyncFlag
+from tandemlog_server.storage.state_files.session_file import FSYNC
+from tandemlog_server.storage.tools.compare import compare
+from tandemlog_server.storage.tools.dump import dump
+from tandemlog_server.storage.tools.recover import plan
+from tandemlog_server.storage.tools.verify import verify
 
 
 def fail_to_flush(bench: Bench) -> None:

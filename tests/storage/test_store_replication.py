@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from storage.config import ConfirmSource
-from storage.errors import StoreError, StoreReadOnlyError
 from tandemlog.format.errors import FormatError
 from tandemlog.format.files.epochs import EpochEntry
 from tandemlog.format.record.producer_mark import ProducerMark
+from tandemlog_server.storage.config import ConfirmSource
+from tandemlog_server.storage.errors import StoreError, StoreReadOnlyError
 
 MARK = ProducerMark("p1", 0, 0, 0, 3)
 

@@ -4,9 +4,9 @@ import pytest
 
 from fakes.batches import Put, batch_of
 from fakes.stores import Bench
-from storage.clock import MAX_AHEAD_MS, SETTLE_S
-from storage.queues.search import Boundary
-from storage.tools.verify import verify
+from tandemlog_server.storage.clock import MAX_AHEAD_MS, SETTLE_S
+from tandemlog_server.storage.queues.search import Boundary
+from tandemlog_server.storage.tools.verify import verify
 
 YEARS_S = 10 * 365 * 86_400
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from storage.traffic import SIZE_BOUNDS, QueueTraffic, SizeHistogram
+from tandemlog_server.storage.traffic import SIZE_BOUNDS, QueueTraffic, SizeHistogram
 
 
 def counted(*sizes: int) -> dict[float, int]:

@@ -8,14 +8,14 @@ import pytest
 
 from fakes.batches import Put, batch_of
 from fakes.stores import CONFIG, DIRECTORY, Bench, records_of
-from storage.errors import CorruptStoreError, StoreBusyError, UnreadableError
-from storage.message_store import MessageStore
-from storage.metadata.topics import TopicConfig
-from storage.store_paths import StorePaths
-from storage.tools.compare import compare
-from storage.tools.dump import dump
-from storage.tools.verify import verify
 from tandemlog.format.record.producer_mark import ProducerMark
+from tandemlog_server.storage.errors import CorruptStoreError, StoreBusyError, UnreadableError
+from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.metadata.topics import TopicConfig
+from tandemlog_server.storage.store_paths import StorePaths
+from tandemlog_server.storage.tools.compare import compare
+from tandemlog_server.storage.tools.dump import dump
+from tandemlog_server.storage.tools.verify import verify
 
 LOG = DIRECTORY / "commitlog" / "00000000000000000000"
 QUEUE = DIRECTORY / "consumequeue" / "T" / "0" / "00000000000000000000"

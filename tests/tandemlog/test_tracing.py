@@ -16,9 +16,6 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 import tandemlog
-from node.node import Node
-from node.settings.config import NodeConfig
-from node.settings.sections import StoreSection
 from tandemlog import tracing
 from tandemlog.admin import AsyncAdmin
 from tandemlog.consume.consumer import AsyncConsumer
@@ -27,6 +24,9 @@ from tandemlog.errors import InvalidArgumentError, InvalidMessageError
 from tandemlog.message import Message
 from tandemlog.produce.options import ProducerOptions
 from tandemlog.produce.producer import AsyncProducer
+from tandemlog_server.node.node import Node
+from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.sections import StoreSection
 
 TRACED = ProducerOptions(trace=True, linger_ms=0)
 

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
-from cli.cluster.verdict import Level, judge
 from fakes.replicas import eventually
 from tandemlog import AsyncAdmin, AsyncProducer, Message, ProducerOptions
 from tandemlog.cluster.belief import CONFIGURED
 from tandemlog.testing import AsyncCluster
+from tandemlog_server.cli.cluster.verdict import Level, judge
 
 SLOW_S = 0.4
 OPTIONS = ProducerOptions(linger_ms=0, delivery_timeout_ms=60_000)

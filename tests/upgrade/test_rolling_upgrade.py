@@ -16,9 +16,9 @@ from elected import Elected
 from elected_nodes import SETTLE_S, Account
 
 import tandemlog
-from ha.protocol.versions import SILENT, VERSION
 from needs import cannot_run
 from running import ROOT, NodeProcess, wait_until
+from tandemlog_server.ha.protocol.versions import SILENT, VERSION
 
 pytestmark = pytest.mark.cluster
 

@@ -6,9 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from node.certs.authority import CertificateError
-from node.certs.description import described, fits_key, is_signed_by, read_certificate
-from node.certs.folder import (
+from tandemlog_server.node.certs.authority import CertificateError
+from tandemlog_server.node.certs.description import (
+    described,
+    fits_key,
+    is_signed_by,
+    read_certificate,
+)
+from tandemlog_server.node.certs.folder import (
     AUTHORITY,
     certificate_file,
     cluster_in,
@@ -16,7 +21,7 @@ from node.certs.folder import (
     make_authority,
     make_certificate,
 )
-from node.certs.names import Kind, Owner
+from tandemlog_server.node.certs.names import Kind, Owner
 
 from ...output.tables import Format, write_rows
 from ...shared.command import new_app

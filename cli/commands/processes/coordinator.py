@@ -9,16 +9,16 @@ from typing import Annotated
 
 import typer
 
-from node.embedded_coordinator.database import DataError
-from node.embedded_coordinator.protection import Protection
-from node.embedded_coordinator.server import run_coordinator
-from node.process.log_setup import set_up_logging
-from node.process.process_setup import end_with_parent, prepare_process
-from node.security.coordinator_tls import CoordinatorFiles, CoordinatorTls
-from node.settings.config import ConfigError
-from node.settings.endpoints import ListenError
-from node.settings.host_port import split_endpoint
-from node.settings.security_sections import is_loopback
+from tandemlog_server.node.embedded_coordinator.database import DataError
+from tandemlog_server.node.embedded_coordinator.protection import Protection
+from tandemlog_server.node.embedded_coordinator.server import run_coordinator
+from tandemlog_server.node.process.log_setup import set_up_logging
+from tandemlog_server.node.process.process_setup import end_with_parent, prepare_process
+from tandemlog_server.node.security.coordinator_tls import CoordinatorFiles, CoordinatorTls
+from tandemlog_server.node.settings.config import ConfigError
+from tandemlog_server.node.settings.endpoints import ListenError
+from tandemlog_server.node.settings.host_port import split_endpoint
+from tandemlog_server.node.settings.security_sections import is_loopback
 
 from ...shared.command import new_app
 from ...shared.exit_codes import ADDRESS, STORE, epilog

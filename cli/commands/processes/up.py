@@ -11,14 +11,14 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from node.certs.authority import CertificateError
-from node.settings.endpoints import ListenError
-from rocketmq.follow.address import parse_address
 from tandemlog.cluster.connection import Connection, ConnectionOptions
 from tandemlog.cluster.topology import Topology
 from tandemlog.errors import TandemlogError
 from tandemlog.format.calls import DEFAULT_PORT
 from tandemlog.format.words import counted
+from tandemlog_server.node.certs.authority import CertificateError
+from tandemlog_server.node.settings.endpoints import ListenError
+from tandemlog_server.rocketmq.follow.address import parse_address
 
 from ...cluster.nodes_table import alarm_lines, node_rows, picture
 from ...local.cluster import (

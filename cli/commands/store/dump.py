@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from storage.tools.dump import dump
+from tandemlog_server.storage.tools.dump import dump
 
 from ...output.tables import Format, error_console, write_rows
 from ...shared.command import new_app

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from storage.tools.rebuild import rebuild
 from tandemlog.format.words import counted
+from tandemlog_server.storage.tools.rebuild import rebuild
 
 from ...output.offline import say_lines
 from ...output.progress import byte_progress

@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from storage.recovery.report import RecoveryReport
-from storage.tools.recover import plan, recover
+from tandemlog_server.storage.recovery.report import RecoveryReport
+from tandemlog_server.storage.tools.recover import plan, recover
 
 from ...output.offline import say_lines
 from ...output.progress import byte_progress

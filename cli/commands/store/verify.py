@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from storage.tools.compare import CompareReport, compare
-from storage.tools.verify import Fault, VerifyReport, verify
 from tandemlog.format.words import counted
+from tandemlog_server.storage.tools.compare import CompareReport, compare
+from tandemlog_server.storage.tools.verify import Fault, VerifyReport, verify
 
 from ...output.offline import say_lines
 from ...output.progress import byte_progress

@@ -1,7 +1,7 @@
 """An endpoint that is another cluster, or whose data went back, is not believed."""
 
-from ha.coordinator.guard import AnswerGuard
 from tandemlog.v1 import coordinator_pb2 as pb
+from tandemlog_server.ha.coordinator.guard import AnswerGuard
 
 
 def header(revision: int, term: int = 3, cluster: int = 7) -> pb.ResponseHeader:

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from ha.coordinator.login import FRESH_S, LEAST_PAUSE_S, Login
-from ha.coordinator.verdicts import AttemptError, Verdict
+from tandemlog_server.ha.coordinator.login import FRESH_S, LEAST_PAUSE_S, Login
+from tandemlog_server.ha.coordinator.verdicts import AttemptError, Verdict
 
 
 class Slow:

@@ -3,14 +3,14 @@
 import grpc
 import pytest
 
-from ha.coordinator.errors import (
+from tandemlog_server.ha.coordinator.errors import (
     CoordinatorRefusedError,
     CoordinatorUnavailableError,
     UnknownOutcomeError,
 )
-from ha.coordinator.options import CoordinatorOptions
-from ha.coordinator.rotation import Rotation
-from ha.coordinator.values import (
+from tandemlog_server.ha.coordinator.options import CoordinatorOptions
+from tandemlog_server.ha.coordinator.rotation import Rotation
+from tandemlog_server.ha.coordinator.values import (
     Compare,
     Delete,
     Get,
@@ -23,7 +23,7 @@ from ha.coordinator.values import (
     prefix_end,
     with_prefix,
 )
-from ha.coordinator.verdicts import Verdict, verdict_of
+from tandemlog_server.ha.coordinator.verdicts import Verdict, verdict_of
 
 Code = grpc.StatusCode
 

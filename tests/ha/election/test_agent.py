@@ -8,16 +8,22 @@ import pytest
 from fakes.clock import FakeClock
 from fakes.election import KEYS, SyncCoordinator, disk, record, up
 from fakes.fake_coordinator import CoordinatorWorld, Fault
-from ha.config import HaConfig, Replication
-from ha.coordinator.errors import UnknownOutcomeError
-from ha.election.agent import ElectionAgent
-from ha.election.config import ElectionConfig
-from ha.election.host import Identity, OwnLog
-from ha.election.role_loop import KeepLeading, StepDown
-from ha.election.switchover import HOLD_S
-from ha.election.values import SWITCHOVER, ConfirmedValue, LeaderValue, RequestValue, RosterValue
-from ha.state import Member
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from tandemlog_server.ha.config import HaConfig, Replication
+from tandemlog_server.ha.coordinator.errors import UnknownOutcomeError
+from tandemlog_server.ha.election.agent import ElectionAgent
+from tandemlog_server.ha.election.config import ElectionConfig
+from tandemlog_server.ha.election.host import Identity, OwnLog
+from tandemlog_server.ha.election.role_loop import KeepLeading, StepDown
+from tandemlog_server.ha.election.switchover import HOLD_S
+from tandemlog_server.ha.election.values import (
+    SWITCHOVER,
+    ConfirmedValue,
+    LeaderValue,
+    RequestValue,
+    RosterValue,
+)
+from tandemlog_server.ha.state import Member
 
 SET = frozenset({disk("a"), disk("b"), disk("c")})
 TABLE = EpochTable((EpochEntry(1, 0),))

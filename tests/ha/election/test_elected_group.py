@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 
 from fakes.fake_store import FakeDisk, FakeStore
-from ha.config import HaConfig, Replication
-from ha.errors import HandshakeRefusedError, StateFileError
-from ha.master.group import MasterGroup, Return
-from ha.master.session import MasterSession, SendAnswer, SendRefusal
-from ha.master.term import Term, WonTerm, begin_term
-from ha.protocol.frames import Ack, Answer, Hello, HelloAction, Refusal
-from ha.protocol.handshake import MasterView, SlaveView, check_answer, decide
-from ha.state import HaState, Member
-from storage.config import FlushMode
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from tandemlog_server.ha.config import HaConfig, Replication
+from tandemlog_server.ha.errors import HandshakeRefusedError, StateFileError
+from tandemlog_server.ha.master.group import MasterGroup, Return
+from tandemlog_server.ha.master.session import MasterSession, SendAnswer, SendRefusal
+from tandemlog_server.ha.master.term import Term, WonTerm, begin_term
+from tandemlog_server.ha.protocol.frames import Ack, Answer, Hello, HelloAction, Refusal
+from tandemlog_server.ha.protocol.handshake import MasterView, SlaveView, check_answer, decide
+from tandemlog_server.ha.state import HaState, Member
+from tandemlog_server.storage.config import FlushMode
 
 ME, B, C = Member("a", "1"), Member("b", "1"), Member("c", "1")
 CONFIG = HaConfig("c", "a", replication=Replication.SYNC, min_in_sync=2, endpoint="a:1")

@@ -5,12 +5,17 @@ from dataclasses import replace
 import pytest
 
 from fakes.election import KEYS, SyncCoordinator, record, up
-from ha.coordinator.values import Lease
-from ha.election.config import ElectionConfig
-from ha.election.leases import HeldLease
-from ha.election.snapshot import Snapshot
-from ha.election.switchover import HOLD_S, CannotSwitchError, Switching, switch_target
-from ha.election.values import SWITCHOVER, RequestValue
+from tandemlog_server.ha.coordinator.values import Lease
+from tandemlog_server.ha.election.config import ElectionConfig
+from tandemlog_server.ha.election.leases import HeldLease
+from tandemlog_server.ha.election.snapshot import Snapshot
+from tandemlog_server.ha.election.switchover import (
+    HOLD_S,
+    CannotSwitchError,
+    Switching,
+    switch_target,
+)
+from tandemlog_server.ha.election.values import SWITCHOVER, RequestValue
 
 
 def test_a_lease_counts_from_before_it_was_sent() -> None:

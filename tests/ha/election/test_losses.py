@@ -6,9 +6,9 @@ import pytest
 
 from fakes.election import KEYS, SyncCoordinator
 from fakes.fake_coordinator import CoordinatorWorld, Fault
-from ha.election.losses import Losses
-from ha.election.values import NOT_KNOWN, TermValue
-from ha.master.group import Return
+from tandemlog_server.ha.election.losses import Losses
+from tandemlog_server.ha.election.values import NOT_KNOWN, TermValue
+from tandemlog_server.ha.master.group import Return
 
 
 class Bench:

@@ -4,10 +4,10 @@ import pytest
 
 from fakes.election import KEYS, SyncCoordinator, disk, record
 from fakes.fake_coordinator import CoordinatorWorld, FakeCoordinator, Fault
-from ha.election.record_keeper import ElectedKeeper
-from ha.election.transactions import Candidate, hold_again, win
-from ha.master.record_keeper import DeposedError
-from ha.state import InSyncRecord
+from tandemlog_server.ha.election.record_keeper import ElectedKeeper
+from tandemlog_server.ha.election.transactions import Candidate, hold_again, win
+from tandemlog_server.ha.master.record_keeper import DeposedError
+from tandemlog_server.ha.state import InSyncRecord
 
 SMALLER = InSyncRecord(1, 2, frozenset({disk("a"), disk("b")}), known=frozenset("abc"))
 

@@ -4,14 +4,14 @@ import pytest
 
 from fakes.election import KEYS, SyncCoordinator, up
 from fakes.fake_coordinator import CoordinatorWorld, Fault
-from ha.config import Replication
-from ha.coordinator.errors import CoordinatorUnavailableError
-from ha.election.host import Identity, OwnLog
-from ha.election.registration import Registration
-from ha.election.role_loop import Own, distrust
-from ha.election.snapshot import SnapshotBuilder
-from ha.election.values import ConfirmedValue, RosterValue
 from sim.election_nodes import drive
+from tandemlog_server.ha.config import Replication
+from tandemlog_server.ha.coordinator.errors import CoordinatorUnavailableError
+from tandemlog_server.ha.election.host import Identity, OwnLog
+from tandemlog_server.ha.election.registration import Registration
+from tandemlog_server.ha.election.role_loop import Own, distrust
+from tandemlog_server.ha.election.snapshot import SnapshotBuilder
+from tandemlog_server.ha.election.values import ConfirmedValue, RosterValue
 
 
 class Starting:

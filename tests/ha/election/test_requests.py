@@ -3,19 +3,24 @@
 import pytest
 
 from fakes.fake_coordinator import CoordinatorWorld, FakeCoordinator, Fault
-from ha.coordinator.errors import CoordinatorUnavailableError, UnknownOutcomeError
-from ha.coordinator.values import Delete, KeyRange, Put, Txn
-from ha.election.keys import ClusterKeys
-from ha.election.requests import Action, Change, ChangeRefusedError, ClusterRequests
-from ha.election.transactions import Candidate, first_record
-from ha.election.values import (
+from tandemlog_server.ha.coordinator.errors import CoordinatorUnavailableError, UnknownOutcomeError
+from tandemlog_server.ha.coordinator.values import Delete, KeyRange, Put, Txn
+from tandemlog_server.ha.election.keys import ClusterKeys
+from tandemlog_server.ha.election.requests import (
+    Action,
+    Change,
+    ChangeRefusedError,
+    ClusterRequests,
+)
+from tandemlog_server.ha.election.transactions import Candidate, first_record
+from tandemlog_server.ha.election.values import (
     ClusterRecord,
     MemberValue,
     RequestValue,
     RosterValue,
     encode,
 )
-from ha.state import Member
+from tandemlog_server.ha.state import Member
 
 KEYS = ClusterKeys("c")
 TTL_S = 6

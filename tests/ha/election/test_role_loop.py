@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from fakes.election import KEYS, disk, record, up
-from ha.config import Replication
-from ha.election.role_loop import (
+from tandemlog_server.ha.config import Replication
+from tandemlog_server.ha.election.role_loop import (
     DROPPED_S,
     FOUNDING_WAIT_S,
     RANK_DELAY_S,
@@ -22,8 +22,8 @@ from ha.election.role_loop import (
     StepDown,
     Wait,
 )
-from ha.election.snapshot import Snapshot
-from ha.election.values import (
+from tandemlog_server.ha.election.snapshot import Snapshot
+from tandemlog_server.ha.election.values import (
     FORCED,
     REINIT,
     SWITCHOVER,

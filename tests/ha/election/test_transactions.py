@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from fakes.election import KEYS, SyncCoordinator, disk, record
-from ha.election.keys import ClusterKeys
-from ha.election.snapshot import Snapshot
-from ha.election.transactions import (
+from tandemlog_server.ha.election.keys import ClusterKeys
+from tandemlog_server.ha.election.snapshot import Snapshot
+from tandemlog_server.ha.election.transactions import (
     MOST_TERMS,
     Candidate,
     ask,
@@ -24,7 +24,7 @@ from ha.election.transactions import (
     tell_confirmed,
     win,
 )
-from ha.election.values import (
+from tandemlog_server.ha.election.values import (
     FORCED,
     SWITCHOVER,
     ConfirmedValue,
@@ -33,8 +33,8 @@ from ha.election.values import (
     TermValue,
     encode,
 )
-from ha.frame_limits import MAX_EPOCH
-from ha.state import InSyncRecord
+from tandemlog_server.ha.frame_limits import MAX_EPOCH
+from tandemlog_server.ha.state import InSyncRecord
 
 
 @pytest.fixture

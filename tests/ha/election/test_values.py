@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from fakes.election import KEYS, SyncCoordinator, record, up
-from ha.coordinator.values import Change, Changes, KeyValue, Listing
-from ha.election.snapshot import SnapshotBuilder
-from ha.election.values import (
+from tandemlog_server.ha.coordinator.values import Change, Changes, KeyValue, Listing
+from tandemlog_server.ha.election.snapshot import SnapshotBuilder
+from tandemlog_server.ha.election.values import (
     FORCED,
     REINIT,
     ConfirmedValue,
@@ -21,7 +21,7 @@ from ha.election.values import (
     decode_record,
     encode,
 )
-from ha.frame_limits import MAX_EPOCH
+from tandemlog_server.ha.frame_limits import MAX_EPOCH
 
 RECORD = replace(
     record("a", "b", epoch=7), version=3, unclean_epoch=2, known=frozenset("abc"), reason="test"

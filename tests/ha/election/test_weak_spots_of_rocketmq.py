@@ -9,20 +9,20 @@ import pytest
 from fakes.clock import FakeClock
 from fakes.election import KEYS, record, up
 from fakes.fake_store import FakeDisk, FakeStore
-from ha.config import HaConfig, Replication, Role
-from ha.election.role_loop import RANK_DELAY_S, ElectionRules, Own, RoleLoop, Send
-from ha.election.snapshot import Snapshot
-from ha.errors import HandshakeRefusedError
-from ha.master import master as master_module
-from ha.master.master import ReplicationMaster
-from ha.protocol.chunk_codec import Chunk
-from ha.protocol.frames import Answer, Hello, HelloAction
-from ha.protocol.handshake import SlaveView, check_answer
-from ha.slave.session import Append, Disconnect, SlaveSession
-from node.error_status import RequestRefusedError
-from node.roles.master_role import MasterRole
 from tandemlog.format.files.epochs import EpochEntry
 from tandemlog.v1 import broker_pb2
+from tandemlog_server.ha.config import HaConfig, Replication, Role
+from tandemlog_server.ha.election.role_loop import RANK_DELAY_S, ElectionRules, Own, RoleLoop, Send
+from tandemlog_server.ha.election.snapshot import Snapshot
+from tandemlog_server.ha.errors import HandshakeRefusedError
+from tandemlog_server.ha.master import master as master_module
+from tandemlog_server.ha.master.master import ReplicationMaster
+from tandemlog_server.ha.protocol.chunk_codec import Chunk
+from tandemlog_server.ha.protocol.frames import Answer, Hello, HelloAction
+from tandemlog_server.ha.protocol.handshake import SlaveView, check_answer
+from tandemlog_server.ha.slave.session import Append, Disconnect, SlaveSession
+from tandemlog_server.node.error_status import RequestRefusedError
+from tandemlog_server.node.roles.master_role import MasterRole
 
 BEYOND = 1 << 31
 ANSWER = Answer(

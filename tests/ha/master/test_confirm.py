@@ -2,9 +2,9 @@
 
 import pytest
 
-from ha.master.confirm import ConfirmTracker
-from ha.protocol.frames import Ack
-from ha.state import Member
+from tandemlog_server.ha.master.confirm import ConfirmTracker
+from tandemlog_server.ha.protocol.frames import Ack
+from tandemlog_server.ha.state import Member
 
 M, A, B = Member("m", "1"), Member("a", "1"), Member("b", "1")
 ALL = frozenset({M, A, B})

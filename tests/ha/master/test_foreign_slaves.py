@@ -2,15 +2,15 @@
 
 from dataclasses import replace
 
-from ha.config import HaConfig, Replication
-from ha.master.foreign_slaves import OUTSIDE_SILENCE_S, outside_hello
-from ha.master.group import MasterGroup
-from ha.master.members import slave_rows
-from ha.master.session import MasterSession
-from ha.protocol.frames import Ack, Hello
-from ha.protocol.handshake import MasterView
-from ha.state import InSyncRecord, Member
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from tandemlog_server.ha.config import HaConfig, Replication
+from tandemlog_server.ha.master.foreign_slaves import OUTSIDE_SILENCE_S, outside_hello
+from tandemlog_server.ha.master.group import MasterGroup
+from tandemlog_server.ha.master.members import slave_rows
+from tandemlog_server.ha.master.session import MasterSession
+from tandemlog_server.ha.protocol.frames import Ack, Hello
+from tandemlog_server.ha.protocol.handshake import MasterView
+from tandemlog_server.ha.state import InSyncRecord, Member
 
 ME = Member("m", "mi")
 BROKER = Member("rocketmq:10.0.0.9", "rocketmq")

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from ha.config import HaConfig, Replication
-from ha.master.group import MasterGroup
-from ha.master.members import CATCHING_UP, IN_SYNC, slave_rows
-from ha.master.session import MasterAction, MasterSession, SendAnswer, SendRefusal
-from ha.protocol.frames import PREPARING, Ack, Hello
-from ha.protocol.handshake import MasterView
-from ha.state import InSyncRecord, Member
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from tandemlog_server.ha.config import HaConfig, Replication
+from tandemlog_server.ha.master.group import MasterGroup
+from tandemlog_server.ha.master.members import CATCHING_UP, IN_SYNC, slave_rows
+from tandemlog_server.ha.master.session import MasterAction, MasterSession, SendAnswer, SendRefusal
+from tandemlog_server.ha.protocol.frames import PREPARING, Ack, Hello
+from tandemlog_server.ha.protocol.handshake import MasterView
+from tandemlog_server.ha.state import InSyncRecord, Member
 
 ME = Member("m", "mi")
 

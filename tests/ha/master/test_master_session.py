@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from ha.config import HaConfig
-from ha.master.session import (
+from tandemlog.format.fast_crc import crc32
+from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from tandemlog_server.ha.config import HaConfig
+from tandemlog_server.ha.master.session import (
     Close,
     MasterAction,
     MasterSession,
@@ -14,11 +16,9 @@ from ha.master.session import (
     SendRefusal,
     SessionState,
 )
-from ha.protocol.chunk_codec import Chunk
-from ha.protocol.frames import Ack, Hello, HelloAction
-from ha.protocol.handshake import MasterView
-from tandemlog.format.fast_crc import crc32
-from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from tandemlog_server.ha.protocol.chunk_codec import Chunk
+from tandemlog_server.ha.protocol.frames import Ack, Hello, HelloAction
+from tandemlog_server.ha.protocol.handshake import MasterView
 
 CONFIG = HaConfig("c", "m", chunk_bytes=100, window_bytes=300, heartbeat_ms=300)
 

@@ -6,11 +6,17 @@ from random import Random
 import pytest
 
 from fakes.fake_store import FakeDisk, FakeStore
-from ha.config import HaConfig, Replication
-from ha.master.term import Term, begin_term, may_have_lost, next_epoch, own_position
-from ha.state import HaState, InSyncRecord, Member
-from storage.config import FlushMode
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from tandemlog_server.ha.config import HaConfig, Replication
+from tandemlog_server.ha.master.term import (
+    Term,
+    begin_term,
+    may_have_lost,
+    next_epoch,
+    own_position,
+)
+from tandemlog_server.ha.state import HaState, InSyncRecord, Member
+from tandemlog_server.storage.config import FlushMode
 
 STATE = HaState("c", "m", "i1")
 CONFIG = HaConfig("c", "m", replication=Replication.SYNC, min_in_sync=2)

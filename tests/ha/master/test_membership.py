@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 from fakes.fake_store import FakeDisk, FakeStore
-from ha.config import HaConfig, Replication
-from ha.master.group import MasterGroup
-from ha.master.members import merged, own_status, row_of, slave_rows
-from ha.protocol.frames import PREPARING, Ack, Hello
-from ha.protocol.handshake import MasterView
-from ha.state import InSyncRecord, Member
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
 from tandemlog.v1 import common_pb2
+from tandemlog_server.ha.config import HaConfig, Replication
+from tandemlog_server.ha.master.group import MasterGroup
+from tandemlog_server.ha.master.members import merged, own_status, row_of, slave_rows
+from tandemlog_server.ha.protocol.frames import PREPARING, Ack, Hello
+from tandemlog_server.ha.protocol.handshake import MasterView
+from tandemlog_server.ha.state import InSyncRecord, Member
 
 ME = Member("m", "mi")
 HELLO = Hello(

@@ -4,14 +4,21 @@ import pytest
 
 from fakes.clock import FakeClock
 from fakes.fake_store import FakeDisk, FakeStore
-from ha.master.metadata_sync import (
+from tandemlog_server.ha.master.metadata_sync import (
     MetadataSource,
     TableCursor,
 )
-from ha.protocol import table_pieces
-from ha.protocol.frames import decode_master_frame
-from ha.protocol.table_pieces import PIECE_BYTES, Assembly, Piece
-from ha.store_port import CONSUMER_OFFSETS, GROUP_MEMBERS, GROUPS, LOG_IDENTITY, TOPICS, tables_of
+from tandemlog_server.ha.protocol import table_pieces
+from tandemlog_server.ha.protocol.frames import decode_master_frame
+from tandemlog_server.ha.protocol.table_pieces import PIECE_BYTES, Assembly, Piece
+from tandemlog_server.ha.store_port import (
+    CONSUMER_OFFSETS,
+    GROUP_MEMBERS,
+    GROUPS,
+    LOG_IDENTITY,
+    TOPICS,
+    tables_of,
+)
 
 
 def pieces(cursor: TableCursor) -> list[Piece]:

@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from ha.config import HaConfig, Replication
-from ha.master.group import MasterGroup
-from ha.master.rounds import RoundWaiters
-from ha.master.session import SendChunk
-from ha.protocol.chunk_codec import Chunk, decode_chunk, encode_chunk
-from ha.protocol.frames import (
+from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from tandemlog_server.ha.config import HaConfig, Replication
+from tandemlog_server.ha.master.group import MasterGroup
+from tandemlog_server.ha.master.rounds import RoundWaiters
+from tandemlog_server.ha.master.session import SendChunk
+from tandemlog_server.ha.protocol.chunk_codec import Chunk, decode_chunk, encode_chunk
+from tandemlog_server.ha.protocol.frames import (
     PREPARING,
     Ack,
     Answer,
@@ -19,11 +20,10 @@ from ha.protocol.frames import (
     decode_slave_frame,
     encode_slave_frame,
 )
-from ha.protocol.handshake import MasterView, SlaveView
-from ha.protocol.versions import OURS, SILENT_PEER, Build
-from ha.slave.session import Send, SlaveSession
-from ha.state import InSyncRecord, Member
-from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from tandemlog_server.ha.protocol.handshake import MasterView, SlaveView
+from tandemlog_server.ha.protocol.versions import OURS, SILENT_PEER, Build
+from tandemlog_server.ha.slave.session import Send, SlaveSession
+from tandemlog_server.ha.state import InSyncRecord, Member
 
 ME, A, B = Member("m", "mi"), Member("a", "1"), Member("b", "1")
 NOW = 1000.0

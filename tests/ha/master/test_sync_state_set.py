@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from ha.master.sync_state_set import Progress, SetRules, SyncStateSet
-from ha.state import InSyncRecord, Member
+from tandemlog_server.ha.master.sync_state_set import Progress, SetRules, SyncStateSet
+from tandemlog_server.ha.state import InSyncRecord, Member
 
 M, A, B = Member("m", "1"), Member("a", "1"), Member("b", "1")
 RULES = SetRules(required=2, lag_s=3.0, rejoin_s=1.0, dead_s=3.0)

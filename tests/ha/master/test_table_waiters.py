@@ -4,13 +4,13 @@ import asyncio
 from dataclasses import replace
 
 from fakes.clock import FakeClock
-from ha.config import HaConfig, Replication
-from ha.master.group import MasterGroup
-from ha.master.table_waiters import TableWaiters
-from ha.protocol.frames import Ack, Hello
-from ha.protocol.handshake import MasterView
-from ha.state import InSyncRecord, Member
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from tandemlog_server.ha.config import HaConfig, Replication
+from tandemlog_server.ha.master.group import MasterGroup
+from tandemlog_server.ha.master.table_waiters import TableWaiters
+from tandemlog_server.ha.protocol.frames import Ack, Hello
+from tandemlog_server.ha.protocol.handshake import MasterView
+from tandemlog_server.ha.state import InSyncRecord, Member
 
 ME, A = Member("m", "mi"), Member("a", "1")
 

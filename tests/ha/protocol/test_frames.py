@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ha.errors import ProtocolError
-from ha.frame_limits import MAX_EPOCH, MAX_OFFSET
-from ha.protocol.chunk_codec import Chunk, decode_chunk, encode_chunk
-from ha.protocol.frames import (
+from tandemlog.format.files.epochs import EpochEntry
+from tandemlog.v1 import common_pb2, replication_pb2
+from tandemlog_server.ha.errors import ProtocolError
+from tandemlog_server.ha.frame_limits import MAX_EPOCH, MAX_OFFSET
+from tandemlog_server.ha.protocol.chunk_codec import Chunk, decode_chunk, encode_chunk
+from tandemlog_server.ha.protocol.frames import (
     Ack,
     Answer,
     Checksum,
@@ -24,10 +26,8 @@ from ha.protocol.frames import (
     encode_master_frame,
     encode_slave_frame,
 )
-from ha.protocol.table_pieces import Piece
-from ha.protocol.versions import MAX_NAMES, SILENT_PEER, Build
-from tandemlog.format.files.epochs import EpochEntry
-from tandemlog.v1 import common_pb2, replication_pb2
+from tandemlog_server.ha.protocol.table_pieces import Piece
+from tandemlog_server.ha.protocol.versions import MAX_NAMES, SILENT_PEER, Build
 
 OFFSETS = st.integers(0, MAX_OFFSET)
 EPOCHS = st.integers(0, MAX_EPOCH)

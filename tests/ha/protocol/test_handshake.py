@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from ha.errors import HandshakeRefusedError, ProtocolError
-from ha.protocol.frames import Answer, Checksum, Hello, HelloAction, Refusal
-from ha.protocol.handshake import (
+from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from tandemlog_server.ha.errors import HandshakeRefusedError, ProtocolError
+from tandemlog_server.ha.protocol.frames import Answer, Checksum, Hello, HelloAction, Refusal
+from tandemlog_server.ha.protocol.handshake import (
     Crc,
     MasterView,
     SlaveView,
@@ -16,8 +17,7 @@ from ha.protocol.handshake import (
     decide,
     proven_prefix,
 )
-from ha.state import Member
-from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from tandemlog_server.ha.state import Member
 
 FILE = 1000
 EPOCHS = (EpochEntry(1, 0), EpochEntry(2, 2500), EpochEntry(4, 5000))

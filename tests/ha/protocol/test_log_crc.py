@@ -5,8 +5,8 @@ import zlib
 import pytest
 
 from fakes.fake_store import FakeDisk, FakeStore
-from ha.errors import HaError
-from ha.protocol.log_crc import log_crc
+from tandemlog_server.ha.errors import HaError
+from tandemlog_server.ha.protocol.log_crc import log_crc
 
 
 @pytest.fixture

@@ -1,12 +1,12 @@
 """What came before the log begins is taken before the first chunk, where it is asked for."""
 
-from ha.config import HaConfig, Role
-from ha.protocol.chunk_codec import Chunk
-from ha.protocol.frames import Answer, Hello, HelloAction
-from ha.protocol.handshake import SlaveView
-from ha.protocol.prologue import KIND
-from ha.protocol.table_pieces import cut_up
-from ha.slave.session import Disconnect, Prepared, SlaveSession, TakePrologue
+from tandemlog_server.ha.config import HaConfig, Role
+from tandemlog_server.ha.protocol.chunk_codec import Chunk
+from tandemlog_server.ha.protocol.frames import Answer, Hello, HelloAction
+from tandemlog_server.ha.protocol.handshake import SlaveView
+from tandemlog_server.ha.protocol.prologue import KIND
+from tandemlog_server.ha.protocol.table_pieces import cut_up
+from tandemlog_server.ha.slave.session import Disconnect, Prepared, SlaveSession, TakePrologue
 
 CONFIG = HaConfig("c", "s", role=Role.SLAVE, master_endpoint="m:1")
 ANSWER = Answer(

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ha.errors import ProtocolError
-from ha.protocol.table_pieces import MAX_KINDS, Assembly, Piece, cut_up
+from tandemlog_server.ha.errors import ProtocolError
+from tandemlog_server.ha.protocol.table_pieces import MAX_KINDS, Assembly, Piece, cut_up
 
 
 @given(st.lists(st.binary(max_size=50), min_size=1, max_size=4), st.integers(1, 60))
@@ -56,6 +56,6 @@ def test_empty_pieces_and_endless_kinds_hold_nothing() -> None:
 
 
 def test_a_table_too_large_to_be_sent_is_not_cut_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ha.protocol.table_pieces.MAX_TABLE_BYTES", 3)
+    monkeypatch.setattr("tandemlog_server.ha.protocol.table_pieces.MAX_TABLE_BYTES", 3)
     with pytest.raises(ValueError, match="4 bytes, the limit is 3"):
         cut_up("topics", 1, b"1234")

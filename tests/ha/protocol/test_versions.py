@@ -6,11 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from ha.errors import HandshakeRefusedError
-from ha.protocol.frames import Answer, Hello, HelloAction, Refusal
-from ha.protocol.handshake import MasterView, SlaveView, check_answer, decide
-from ha.protocol.versions import BASELINE, FEATURES, OURS, SILENT_PEER, VERSION, Build, misfit
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from tandemlog_server.ha.errors import HandshakeRefusedError
+from tandemlog_server.ha.protocol.frames import Answer, Hello, HelloAction, Refusal
+from tandemlog_server.ha.protocol.handshake import MasterView, SlaveView, check_answer, decide
+from tandemlog_server.ha.protocol.versions import (
+    BASELINE,
+    FEATURES,
+    OURS,
+    SILENT_PEER,
+    VERSION,
+    Build,
+    misfit,
+)
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 NEWER = Build("9.9.0", OURS.features | {"sealed-chunks"}, OURS.needs | {"sealed-chunks"})

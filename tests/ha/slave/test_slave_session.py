@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from ha.config import HaConfig, Role
-from ha.protocol.chunk_codec import Chunk
-from ha.protocol.frames import (
+from tandemlog.format.files.epochs import EpochEntry
+from tandemlog_server.ha.config import HaConfig, Role
+from tandemlog_server.ha.protocol.chunk_codec import Chunk
+from tandemlog_server.ha.protocol.frames import (
     PREPARING,
     Ack,
     Answer,
@@ -17,9 +18,9 @@ from ha.protocol.frames import (
     Metadata,
     Refusal,
 )
-from ha.protocol.handshake import SlaveView
-from ha.protocol.table_pieces import Piece
-from ha.slave.session import (
+from tandemlog_server.ha.protocol.handshake import SlaveView
+from tandemlog_server.ha.protocol.table_pieces import Piece
+from tandemlog_server.ha.slave.session import (
     AcceptEpoch,
     AdoptEpochs,
     Append,
@@ -37,8 +38,7 @@ from ha.slave.session import (
     SlaveState,
     Truncate,
 )
-from ha.state import Member
-from tandemlog.format.files.epochs import EpochEntry
+from tandemlog_server.ha.state import Member
 
 CONFIG = HaConfig("c", "s", role=Role.SLAVE, master_endpoint="m:1")
 HELLO = Hello("c", "s", "si", epochs=(EpochEntry(1, 0), EpochEntry(2, 300)), max_offset=500)

@@ -7,10 +7,11 @@ import pytest
 
 from fakes.clock import FakeClock
 from fakes.fake_store import FakeDisk, FakeStore, record
-from ha.config import HaConfig, Role
-from ha.errors import ChunkDamagedError, DivergedError, LogMovedError
-from ha.protocol.frames import Hello, Metadata
-from ha.slave.session import (
+from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from tandemlog_server.ha.config import HaConfig, Role
+from tandemlog_server.ha.errors import ChunkDamagedError, DivergedError, LogMovedError
+from tandemlog_server.ha.protocol.frames import Hello, Metadata
+from tandemlog_server.ha.slave.session import (
     AcceptEpoch,
     AdoptEpochs,
     Append,
@@ -22,10 +23,9 @@ from ha.slave.session import (
     SetAside,
     Truncate,
 )
-from ha.slave.store import Outcome, SlaveStore
-from ha.state import HaState, Member
-from storage.errors import FlushFailedError
-from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from tandemlog_server.ha.slave.store import Outcome, SlaveStore
+from tandemlog_server.ha.state import HaState, Member
+from tandemlog_server.storage.errors import FlushFailedError
 
 CONFIG = HaConfig(
     "c", "s", role=Role.SLAVE, master_endpoint="m:1", log_first_bytes=1000, log_first_ms=10_000

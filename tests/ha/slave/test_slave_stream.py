@@ -12,13 +12,13 @@ from grpc import aio
 
 from fakes.clock import FakeClock
 from fakes.fake_store import FakeDisk, FakeStore
-from ha.config import HaConfig, Role
-from ha.errors import ProtocolError
-from ha.protocol.frames import Hello
-from ha.slave.session import Disconnect, SlaveSession
-from ha.slave.store import SlaveStore
-from ha.slave.stream import SlaveStream, StoreThreads, rpc_end
-from ha.state import HaState
+from tandemlog_server.ha.config import HaConfig, Role
+from tandemlog_server.ha.errors import ProtocolError
+from tandemlog_server.ha.protocol.frames import Hello
+from tandemlog_server.ha.slave.session import Disconnect, SlaveSession
+from tandemlog_server.ha.slave.store import SlaveStore
+from tandemlog_server.ha.slave.stream import SlaveStream, StoreThreads, rpc_end
+from tandemlog_server.ha.state import HaState
 
 CONFIG = HaConfig("c", "s", role=Role.SLAVE, master_endpoint="m:1")
 BROKEN = aio.AioRpcError(

@@ -11,13 +11,13 @@ from made_certificates import Authority
 from fakes.clock import FakeClock
 from fakes.fake_broker import FakeCluster
 from fakes.fake_store import FakeDisk, FakeStore
-from ha.config import HaConfig, Role
-from ha.errors import HandshakeRefusedError
-from ha.slave.session import Disconnect
-from ha.slave.slave import ReplicationSlave, StreamEndedError
-from node.certs.names import Kind
 from tandemlog.testing.memory_files import MemoryFiles
 from tandemlog.transport.security import Security
+from tandemlog_server.ha.config import HaConfig, Role
+from tandemlog_server.ha.errors import HandshakeRefusedError
+from tandemlog_server.ha.slave.session import Disconnect
+from tandemlog_server.ha.slave.slave import ReplicationSlave, StreamEndedError
+from tandemlog_server.node.certs.names import Kind
 
 CONFIG = HaConfig(
     "c", "s", role=Role.SLAVE, master_endpoint="127.0.0.1:1", reconnect_min_ms=1, reconnect_max_ms=2
@@ -26,7 +26,11 @@ GONE = "the master n0 (127.0.0.1:1) does not respond; trying again"
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [each.getMessage() for each in caplog.records if each.name == "ha.slave.slave"]
+    return [
+        each.getMessage()
+        for each in caplog.records
+        if each.name == "tandemlog_server.ha.slave.slave"
+    ]
 
 
 async def test_a_master_that_is_gone_is_one_line_however_often_it_is_tried(

@@ -4,8 +4,8 @@ import hashlib
 
 import pytest
 
-from node.access.access_file import AccessFileError, parse_access
-from node.access.identities import NO_LIMITS, Right, hash_of
+from tandemlog_server.node.access.access_file import AccessFileError, parse_access
+from tandemlog_server.node.access.identities import NO_LIMITS, Right, hash_of
 
 HASH = f"sha256:{hashlib.sha256(b'tl_secret').hexdigest()}"
 GOOD = f"""

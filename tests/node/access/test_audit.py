@@ -4,8 +4,15 @@ import logging
 
 import pytest
 
-from node.access.audit import HOST_LINES, HOSTS, LINES, PERIOD_S, Audit, RefusalLines
-from node.access.peers import host_of
+from tandemlog_server.node.access.audit import (
+    HOST_LINES,
+    HOSTS,
+    LINES,
+    PERIOD_S,
+    Audit,
+    RefusalLines,
+)
+from tandemlog_server.node.access.peers import host_of
 
 
 class Clock:

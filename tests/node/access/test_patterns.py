@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.access.patterns import REMEMBERED, Patterns
 from tandemlog.format.constants import MAX_TOPIC
+from tandemlog_server.node.access.patterns import REMEMBERED, Patterns
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import pytest
 
-from node.access.errors import OverLimitError
-from node.access.identities import CallerLimits
-from node.access.usage import TokenBucket, Usage
+from tandemlog_server.node.access.errors import OverLimitError
+from tandemlog_server.node.access.identities import CallerLimits
+from tandemlog_server.node.access.usage import TokenBucket, Usage
 
 
 def usage(**limits: int) -> Usage:

@@ -9,10 +9,16 @@ import pytest
 from cryptography import x509
 from made_certificates import now
 
-from cli import app
-from node.certs import folder as certs
-from node.certs.authority import CertificateError, Pair, issue, new_authority, read_authority
-from node.certs.description import (
+from tandemlog_server.cli import app
+from tandemlog_server.node.certs import folder as certs
+from tandemlog_server.node.certs.authority import (
+    CertificateError,
+    Pair,
+    issue,
+    new_authority,
+    read_authority,
+)
+from tandemlog_server.node.certs.description import (
     described,
     fits_key,
     hosts_in,
@@ -21,7 +27,7 @@ from node.certs.description import (
     read_certificate,
     state_of,
 )
-from node.certs.names import Kind, Owner, owner_of
+from tandemlog_server.node.certs.names import Kind, Owner, owner_of
 
 NODE = Owner("prod", Kind.NODE, "n1")
 CLIENT = Owner("prod", Kind.CLIENT, "orders")

@@ -8,8 +8,14 @@ from pathlib import Path
 import pytest
 
 from fakes.coordinator_machines import MemoryDisk, delete, new_machine, put, txn
-from node.embedded_coordinator.database import FILE, LOCK, DataError, SqliteDatabase, way_out
 from tandemlog.v1 import coordinator_pb2 as pb
+from tandemlog_server.node.embedded_coordinator.database import (
+    FILE,
+    LOCK,
+    DataError,
+    SqliteDatabase,
+    way_out,
+)
 
 
 def opened(folder: Path) -> SqliteDatabase:

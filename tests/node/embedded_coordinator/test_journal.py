@@ -5,8 +5,8 @@ import threading
 from collections.abc import Sequence
 
 from fakes.coordinator_machines import EMPTY, new_machine, put, txn
-from node.embedded_coordinator.journal import Journal
-from node.embedded_coordinator.machine import Changes, Machine
+from tandemlog_server.node.embedded_coordinator.journal import Journal
+from tandemlog_server.node.embedded_coordinator.machine import Changes, Machine
 
 
 class SlowDisk:

@@ -3,9 +3,9 @@
 import pytest
 
 from fakes.coordinator_machines import EMPTY, MemoryDisk, delete, get, new_machine, put, txn
-from node.embedded_coordinator.machine import Machine
-from node.embedded_coordinator.refusals import RefusedError
 from tandemlog.v1 import coordinator_pb2 as pb
+from tandemlog_server.node.embedded_coordinator.machine import Machine
+from tandemlog_server.node.embedded_coordinator.refusals import RefusedError
 
 
 def read(machine: Machine, now: float = 0.0, **request: object) -> list[bytes]:

@@ -7,8 +7,8 @@ import grpc
 import pytest
 from made_certificates import Authority
 
-from node.certs.names import Kind
-from node.embedded_coordinator.protection import Protection, fault_in
+from tandemlog_server.node.certs.names import Kind
+from tandemlog_server.node.embedded_coordinator.protection import Protection, fault_in
 
 
 class Call:

@@ -3,10 +3,10 @@
 import pytest
 
 from fakes.coordinator_machines import delete, new_machine, put, txn
-from node.embedded_coordinator.machine import Machine
-from node.embedded_coordinator.watchers import MESSAGE_BYTES, PIECE_ROWS, Watchers
-from storage.shares import Shares
 from tandemlog.v1 import coordinator_pb2 as pb
+from tandemlog_server.node.embedded_coordinator.machine import Machine
+from tandemlog_server.node.embedded_coordinator.watchers import MESSAGE_BYTES, PIECE_ROWS, Watchers
+from tandemlog_server.storage.shares import Shares
 
 
 def create(key: bytes, end: bytes = b"", start: int = 0, **more: object) -> pb.WatchRequest:

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.groups.assignor import Queue, assign
+from tandemlog_server.node.groups.assignor import Queue, assign
 
 TOPICS = ["a", "b", "c", "d"]
 COUNTS = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 12))

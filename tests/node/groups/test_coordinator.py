@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from node.error_status import RequestRefusedError
-from node.groups import coordinator as coordinators
-from node.groups.assignor import assign
-from node.groups.group import Group, Report
-from node.groups.group import Member as CoreMember
-from node.groups.limits import GroupLimits
-from node.groups.refusals import check_room
-from node.groups.reports import report_of
 from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog_server.node.error_status import RequestRefusedError
+from tandemlog_server.node.groups import coordinator as coordinators
+from tandemlog_server.node.groups.assignor import assign
+from tandemlog_server.node.groups.group import Group, Report
+from tandemlog_server.node.groups.group import Member as CoreMember
+from tandemlog_server.node.groups.limits import GroupLimits
+from tandemlog_server.node.groups.refusals import check_room
+from tandemlog_server.node.groups.reports import report_of
 
 from .test_members_of_a_node import Cluster, Member, cluster, converge
 

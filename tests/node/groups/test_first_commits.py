@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from fakes.stores import Bench
-from node.access.caller import Caller
-from node.error_status import RequestRefusedError
-from node.groups.offset_promises import OffsetPromises
-from node.services.group_service import GroupService
 from sim.served_node import AllKnown, Turns
-from storage.metadata.topics import MetadataError
 from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog_server.node.access.caller import Caller
+from tandemlog_server.node.error_status import RequestRefusedError
+from tandemlog_server.node.groups.offset_promises import OffsetPromises
+from tandemlog_server.node.services.group_service import GroupService
+from tandemlog_server.storage.metadata.topics import MetadataError
 
 
 class Slaves:

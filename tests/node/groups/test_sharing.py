@@ -13,9 +13,6 @@ from typing import Any
 import pytest
 
 from fakes.fake_broker import FakeCluster
-from node.node import Node
-from node.settings.config import NodeConfig
-from node.settings.sections import StoreSection
 from tandemlog import AsyncAdmin, errors
 from tandemlog.cluster.connection import ConnectionOptions
 from tandemlog.consume.consumer import AsyncConsumer
@@ -24,6 +21,9 @@ from tandemlog.consume.membership import Membership
 from tandemlog.consume.stream import AsyncStream
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
+from tandemlog_server.node.node import Node
+from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.sections import StoreSection
 
 QUICK = ConnectionOptions(retry_timeout_ms=2_000, discovery_timeout_ms=300)
 ALL = frozenset(("orders", queue) for queue in range(4))

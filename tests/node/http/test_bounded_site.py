@@ -8,9 +8,9 @@ import aiohttp
 from aiohttp import web
 
 from fakes.authority import Authority
-from node.http.bounded_site import BoundedSite
-from node.http.tls_arrivals import HANDSHAKES
-from node.process.machine_bounds import ConnectionBounds
+from tandemlog_server.node.http.bounded_site import BoundedSite
+from tandemlog_server.node.http.tls_arrivals import HANDSHAKES
+from tandemlog_server.node.process.machine_bounds import ConnectionBounds
 
 
 async def test_the_oldest_connection_goes() -> None:

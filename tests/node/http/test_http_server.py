@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import aiohttp
 import pytest
 
-from node.http.health import BadQueryError, Health, faults, parse_bytes
-from node.http.http_server import serve_http
-from node.http.numbers import NodeNumbers
-from node.puts.ack_stats import AckStats
 from running import free_ports
 from tandemlog.v1 import common_pb2
+from tandemlog_server.node.http.health import BadQueryError, Health, faults, parse_bytes
+from tandemlog_server.node.http.http_server import serve_http
+from tandemlog_server.node.http.numbers import NodeNumbers
+from tandemlog_server.node.puts.ack_stats import AckStats
 
 MASTER = common_pb2.NodeStatus(node_id="n0", role=common_pb2.MASTER, in_sync=True, state="running")
 SLAVE = common_pb2.NodeStatus(

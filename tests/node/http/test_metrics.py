@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from node.http.families import FAMILIES, NOT_EXPORTED, SECTIONS, SUMMARIES, Kind
-from node.http.metrics import Metrics
-from node.http.monitoring_docs import monitoring_markdown
-from node.http.numbers import NodeNumbers
-from node.http.workload import Lag, TopicNumbers, WorkloadNumbers
-from node.pulls.group_activity import GroupNumbers
-from node.puts.ack_stats import AckStats
-from node.roles.election_numbers import ElectionNumbers
-from storage.stats import LatencyHistogram, StoreStats
-from storage.traffic import SizeHistogram
 from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog_server.node.http.families import FAMILIES, NOT_EXPORTED, SECTIONS, SUMMARIES, Kind
+from tandemlog_server.node.http.metrics import Metrics
+from tandemlog_server.node.http.monitoring_docs import monitoring_markdown
+from tandemlog_server.node.http.numbers import NodeNumbers
+from tandemlog_server.node.http.workload import Lag, TopicNumbers, WorkloadNumbers
+from tandemlog_server.node.pulls.group_activity import GroupNumbers
+from tandemlog_server.node.puts.ack_stats import AckStats
+from tandemlog_server.node.roles.election_numbers import ElectionNumbers
+from tandemlog_server.storage.stats import LatencyHistogram, StoreStats
+from tandemlog_server.storage.traffic import SizeHistogram
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 OF_THE_NODE = (

@@ -7,9 +7,6 @@ from typing import Any
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from node.node import Node
-from node.settings.config import NodeConfig
-from node.settings.sections import LimitsSection, StoreSection
 from running import free_ports
 from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.connection import ConnectionOptions
@@ -17,6 +14,9 @@ from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.errors import UnknownTopicError
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
+from tandemlog_server.node.node import Node
+from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.sections import LimitsSection, StoreSection
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

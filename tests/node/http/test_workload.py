@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from fakes.batches import Put, batch_of
 from fakes.stores import CONFIG, Bench
-from node.http import workload as module
-from node.http.workload import Lag, TopicNumbers, Workload
-from storage.config import ConfirmSource
+from tandemlog_server.node.http import workload as module
+from tandemlog_server.node.http.workload import Lag, TopicNumbers, Workload
+from tandemlog_server.storage.config import ConfirmSource
 
 
 def workload(

@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import socket
 
-from node.access.doorkeeper import open_to_all
-from node.process.connection_census import ConnectionCensus, superfluous
+from tandemlog_server.node.access.doorkeeper import open_to_all
+from tandemlog_server.node.process.connection_census import ConnectionCensus, superfluous
 
 
 def peers(host: str, count: int, first: int = 1) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from node.process.log_setup import SeldomLines, set_up_logging
+from tandemlog_server.node.process.log_setup import SeldomLines, set_up_logging
 
 
 def record(problem: Exception | None = None) -> logging.LogRecord:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from node.process.machine import Machine
-from storage.config import StoreConfig
+from tandemlog_server.node.process.machine import Machine
+from tandemlog_server.storage.config import StoreConfig
 
 
 def test_an_empty_folder_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "node.process.machine")
+    caplog.set_level(logging.INFO, "tandemlog_server.node.process.machine")
     config = StoreConfig(
         directory=tmp_path / "mistyped",
         commit_log_file_size=1 << 16,

@@ -2,9 +2,13 @@
 
 import pytest
 
-from node.process import machine_bounds
-from node.process.machine_bounds import ConnectionBounds, byte_bound, connection_bounds
-from storage.disk.file_pool import MOST_OPEN
+from tandemlog_server.node.process import machine_bounds
+from tandemlog_server.node.process.machine_bounds import (
+    ConnectionBounds,
+    byte_bound,
+    connection_bounds,
+)
+from tandemlog_server.storage.disk.file_pool import MOST_OPEN
 
 
 @pytest.mark.parametrize("files", [256, 512, 1_024, 4_096, 20_000, 65_536, 1 << 20])

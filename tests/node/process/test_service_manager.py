@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from node.process.service_manager import Manager, said_ready
+from tandemlog_server.node.process.service_manager import Manager, said_ready
 
 
 class Systemd:

@@ -3,8 +3,8 @@
 import pytest
 
 from fakes.clock import FakeClock
-from node.pulls import group_activity as module
-from node.pulls.group_activity import IDLE_S, MEMBER_S, GroupActivity, GroupNumbers
+from tandemlog_server.node.pulls import group_activity as module
+from tandemlog_server.node.pulls.group_activity import IDLE_S, MEMBER_S, GroupActivity, GroupNumbers
 
 
 def test_pulls_and_commits_are_counted_by_group() -> None:

@@ -3,10 +3,10 @@
 import pytest
 
 from fakes.stores import Bench
-from node.error_status import RequestRefusedError
-from node.pulls.known_queues import KnownQueues
-from storage.metadata.topics import TopicConfig
 from tandemlog.v1 import common_pb2
+from tandemlog_server.node.error_status import RequestRefusedError
+from tandemlog_server.node.pulls.known_queues import KnownQueues
+from tandemlog_server.storage.metadata.topics import TopicConfig
 
 
 def test_a_topic_of_batch_queues_is_refused_in_one_sentence() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import ExitStack
 
-from node.pulls.long_polling import UNKNOWN_QUEUE, WAKE_SLICE, LongPolling
+from tandemlog_server.node.pulls.long_polling import UNKNOWN_QUEUE, WAKE_SLICE, LongPolling
 
 
 async def turn() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from node.error_status import RequestRefusedError
-from node.pulls.pages import (
+from tandemlog_server.node.error_status import RequestRefusedError
+from tandemlog_server.node.pulls.pages import (
     MAX_BYTES,
     MAX_ROWS,
     NAME_PAGES,

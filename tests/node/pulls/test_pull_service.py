@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from node.access.caller import Caller
-from node.error_status import RequestRefusedError
-from node.pulls import pull_service
-from node.pulls.long_polling import LongPolling
-from node.pulls.pull_service import PullLimits, PullService
-from node.pulls.read_turns import ReadTurns
-from storage.reads.results import GetResult, GetStatus
 from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog_server.node.access.caller import Caller
+from tandemlog_server.node.error_status import RequestRefusedError
+from tandemlog_server.node.pulls import pull_service
+from tandemlog_server.node.pulls.long_polling import LongPolling
+from tandemlog_server.node.pulls.pull_service import PullLimits, PullService
+from tandemlog_server.node.pulls.read_turns import ReadTurns
+from tandemlog_server.storage.reads.results import GetResult, GetStatus
 
 
 @dataclass

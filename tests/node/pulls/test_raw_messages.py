@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.pulls.raw_messages import pull_response, segment_chunk
 from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog_server.node.pulls.raw_messages import pull_response, segment_chunk
 
 smalls = st.builds(
     broker_pb2.QueueRecords,

@@ -9,10 +9,10 @@ from functools import partial
 
 import pytest
 
-from node.access.caller import Caller
-from node.error_status import RequestRefusedError, error_of
-from node.pulls.read_turns import COPIES, ReadTurns
 from tandemlog.v1 import common_pb2
+from tandemlog_server.node.access.caller import Caller
+from tandemlog_server.node.error_status import RequestRefusedError, error_of
+from tandemlog_server.node.pulls.read_turns import COPIES, ReadTurns
 
 MIB = 1 << 20
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from node.access.caller import Caller
-from node.error_status import RequestRefusedError
-from node.pulls.read_turns import ReadTurns
-from node.pulls.segment_stream import MAX_CHUNK_BYTES, SegmentStream
-from storage.errors import OffsetOutOfRangeError
-from storage.positions import Position
 from tandemlog.v1 import broker_pb2
+from tandemlog_server.node.access.caller import Caller
+from tandemlog_server.node.error_status import RequestRefusedError
+from tandemlog_server.node.pulls.read_turns import ReadTurns
+from tandemlog_server.node.pulls.segment_stream import MAX_CHUNK_BYTES, SegmentStream
+from tandemlog_server.storage.errors import OffsetOutOfRangeError
+from tandemlog_server.storage.positions import Position
 
 FILE = 100
 

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.error_status import RequestRefusedError
-from node.puts.append_wire import (
+from tandemlog.format.constants import MAX_TABLE
+from tandemlog.v1 import broker_pb2
+from tandemlog_server.node.error_status import RequestRefusedError
+from tandemlog_server.node.puts.append_wire import (
     MAX_TOPIC_BYTES,
     MOST_FIELDS,
     QUICK_FIELDS,
@@ -18,8 +20,6 @@ from node.puts.append_wire import (
     packed_numbers,
     parse_put,
 )
-from tandemlog.format.constants import MAX_TABLE
-from tandemlog.v1 import broker_pb2
 
 requests = st.builds(
     broker_pb2.AppendRequest,

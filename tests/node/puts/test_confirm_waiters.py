@@ -4,9 +4,9 @@ import heapq
 from collections.abc import Callable
 from typing import Any, cast
 
-from node.puts.confirm_waiters import SETTLE_SLICE, ConfirmWaiters, Outcome
-from storage.errors import FlushFailedError, StoreError
-from storage.positions import Position
+from tandemlog_server.node.puts.confirm_waiters import SETTLE_SLICE, ConfirmWaiters, Outcome
+from tandemlog_server.storage.errors import FlushFailedError, StoreError
+from tandemlog_server.storage.positions import Position
 
 
 class FakeLoop:

@@ -9,8 +9,8 @@ import pytest
 
 from fakes.authority import DAY, Authority, Pair
 from fakes.secured_node import access_text
-from node.security.files import check_security, load_tls, read_file, utc_now
-from node.settings.config import ConfigError, NodeConfig
+from tandemlog_server.node.security.files import check_security, load_tls, read_file, utc_now
+from tandemlog_server.node.settings.config import ConfigError, NodeConfig
 
 AUTHORITY = Authority()
 N0 = AUTHORITY.node("n0")

@@ -11,11 +11,11 @@ import pytest
 
 from fakes.authority import Authority, Pair
 from fakes.secured_node import access_text, settings, token, until
-from node.access.errors import NotKnownError
-from node.access.identities import Access
-from node.security.files import utc_now
-from node.security.node_security import NodeSecurity, look_at
-from node.security.watched_files import Look, WatchedFiles
+from tandemlog_server.node.access.errors import NotKnownError
+from tandemlog_server.node.access.identities import Access
+from tandemlog_server.node.security.files import utc_now
+from tandemlog_server.node.security.node_security import NodeSecurity, look_at
+from tandemlog_server.node.security.watched_files import Look, WatchedFiles
 
 SECOND = datetime.timedelta(seconds=1)
 

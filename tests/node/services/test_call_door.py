@@ -10,11 +10,11 @@ import pytest
 from grpc import StatusCode, aio
 from grpc_health.v1 import health_pb2
 
-from node.access.caller import Caller
-from node.pulls.read_turns import ReadTurns
-from node.services.call_door import CallDoor
-from node.services.requests import MAX_REQUEST_BYTES
 from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog_server.node.access.caller import Caller
+from tandemlog_server.node.pulls.read_turns import ReadTurns
+from tandemlog_server.node.services.call_door import CallDoor
+from tandemlog_server.node.services.requests import MAX_REQUEST_BYTES
 
 BIG = 4 << 20
 

@@ -7,9 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from node.node import Node
-from node.settings.config import NodeConfig
-from node.settings.sections import StoreSection
 from tandemlog.admin import AsyncAdmin
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.consume.positions import Queue
@@ -17,6 +14,9 @@ from tandemlog.errors import UnknownTopicError
 from tandemlog.format.files.log_history import LogHistory
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
+from tandemlog_server.node.node import Node
+from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.sections import StoreSection
 
 QUEUES = [("orders", 0), ("orders", 1)]
 

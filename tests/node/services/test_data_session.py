@@ -14,11 +14,6 @@ import grpc
 import pytest
 
 from fakes.secured_node import access_text, token
-from node.access.access_file import parse_access
-from node.access.doorkeeper import Doorkeeper
-from node.services import data_session
-from node.services.call_door import CallContext
-from node.services.data_session import DataMethods, DataSession
 from tandemlog.transport.data_frames import (
     FROM_NODE,
     GREETING_BYTES,
@@ -33,6 +28,11 @@ from tandemlog.transport.data_frames import (
     read_status,
 )
 from tandemlog.v1 import broker_pb2
+from tandemlog_server.node.access.access_file import parse_access
+from tandemlog_server.node.access.doorkeeper import Doorkeeper
+from tandemlog_server.node.services import data_session
+from tandemlog_server.node.services.call_door import CallContext
+from tandemlog_server.node.services.data_session import DataMethods, DataSession
 
 KEY = bytes(range(16))
 LARGEST_PUT = 1 << 20

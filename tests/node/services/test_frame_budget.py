@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from node.services.frame_budget import FrameBudget
+from tandemlog_server.node.services.frame_budget import FrameBudget
 
 
 async def test_a_host_waits_for_its_own_and_not_for_others() -> None:

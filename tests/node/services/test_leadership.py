@@ -5,15 +5,16 @@ from collections.abc import Callable
 
 import pytest
 
-from node.error_status import (
+from tandemlog.v1 import admin_pb2, broker_pb2, common_pb2, replication_pb2
+from tandemlog_server.node.error_status import (
     FOR_EVER,
     OF_THE_REQUEST,
     PASSING,
     RequestRefusedError,
     not_sure,
 )
-from node.services.grpc_server import SERVICES
-from node.services.leadership import (
+from tandemlog_server.node.services.grpc_server import SERVICES
+from tandemlog_server.node.services.leadership import (
     CHANGE,
     EITHER,
     GROUPS,
@@ -25,8 +26,7 @@ from node.services.leadership import (
     Speaks,
     speaks,
 )
-from node.services.permissions import RULES, NoRuleError
-from tandemlog.v1 import admin_pb2, broker_pb2, common_pb2, replication_pb2
+from tandemlog_server.node.services.permissions import RULES, NoRuleError
 
 FILES = (broker_pb2.DESCRIPTOR, admin_pb2.DESCRIPTOR, replication_pb2.DESCRIPTOR)
 METHODS = {

@@ -17,10 +17,15 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from fakes.secured_node import access_text, bearer, channel, running, settings, until
-from ha.protocol.frames import Hello, Refusal, decode_master_frame, encode_slave_frame
-from node.services.grpc_server import SERVICES
-from node.services.permissions import ANY, PROBE, RULES, NoRuleError, rule_of
 from tandemlog.v1 import admin_pb2, broker_pb2, common_pb2, replication_pb2
+from tandemlog_server.ha.protocol.frames import (
+    Hello,
+    Refusal,
+    decode_master_frame,
+    encode_slave_frame,
+)
+from tandemlog_server.node.services.grpc_server import SERVICES
+from tandemlog_server.node.services.permissions import ANY, PROBE, RULES, NoRuleError, rule_of
 
 FILES = (
     broker_pb2.DESCRIPTOR,

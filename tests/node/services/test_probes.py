@@ -9,10 +9,10 @@ from grpc import StatusCode, aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fakes.secured_node import access_text, bearer, channel, running, settings, until
-from node.access.doorkeeper import Doorkeeper
-from node.services.probes import READING
-from node.services.strangers import StrangerInterceptor
 from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog_server.node.access.doorkeeper import Doorkeeper
+from tandemlog_server.node.services.probes import READING
+from tandemlog_server.node.services.strangers import StrangerInterceptor
 
 CHECK = "/grpc.health.v1.Health/Check"
 PULL = "/tandemlog.v1.Broker/Pull"

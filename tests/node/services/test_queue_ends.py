@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from fakes.stores import CONFIG, Bench
-from node.access.caller import Caller
-from node.error_status import RequestRefusedError
-from node.services import broker_service
-from node.services.broker_service import BrokerService
 from sim.served_node import AllKnown, Turns
-from storage.config import ConfirmSource
 from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog_server.node.access.caller import Caller
+from tandemlog_server.node.error_status import RequestRefusedError
+from tandemlog_server.node.services import broker_service
+from tandemlog_server.node.services.broker_service import BrokerService
+from tandemlog_server.storage.config import ConfirmSource
 
 
 def service(bench: Bench) -> BrokerService:

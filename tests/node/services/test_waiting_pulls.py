@@ -8,9 +8,9 @@ import pytest
 from grpc import StatusCode, aio
 
 from fakes.secured_node import access_text, bearer, channel, running, settings, until
-from storage.metadata.topics import TopicConfig
 from tandemlog.format.record.record import encode_record
 from tandemlog.v1 import broker_pb2, broker_pb2_grpc, common_pb2
+from tandemlog_server.storage.metadata.topics import TopicConfig
 
 WRITER = {"write": ["t"]}
 

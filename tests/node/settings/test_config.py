@@ -5,12 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from ha.config import HaConfig, Replication, Role
-from node.settings.config import ConfigError, NodeConfig, load_config
-from node.settings.config_docs import configuration_markdown
-from node.settings.host_port import split_endpoint
-from node.settings.sections import ReplicationSection, RetentionSection, StoreSection
-from storage.config import ConfirmSource, FlushMode, RetentionConfig, StoreConfig
+from tandemlog_server.ha.config import HaConfig, Replication, Role
+from tandemlog_server.node.settings.config import ConfigError, NodeConfig, load_config
+from tandemlog_server.node.settings.config_docs import configuration_markdown
+from tandemlog_server.node.settings.host_port import split_endpoint
+from tandemlog_server.node.settings.sections import (
+    ReplicationSection,
+    RetentionSection,
+    StoreSection,
+)
+from tandemlog_server.storage.config import ConfirmSource, FlushMode, RetentionConfig, StoreConfig
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -7,10 +7,10 @@ import pytest
 from made_certificates import Authority
 from pydantic import ValidationError
 
-from node.certs.names import Kind
-from node.preflight import faults
-from node.settings.config import ConfigError, NodeConfig
 from tandemlog.transport.security import Security
+from tandemlog_server.node.certs.names import Kind
+from tandemlog_server.node.preflight import faults
+from tandemlog_server.node.settings.config import ConfigError, NodeConfig
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from node.settings.config import ConfigError, NodeConfig
-from node.settings.endpoints import ListenError, choose_endpoints
+from tandemlog_server.node.settings.config import ConfigError, NodeConfig
+from tandemlog_server.node.settings.endpoints import ListenError, choose_endpoints
 
 
 def test_port_0_becomes_a_free_port() -> None:

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from node.settings.config import ConfigError, NodeConfig
-from node.settings.endpoints import ListenError
-from node.settings.host_port import split_endpoint
-from node.settings.rocketmq_endpoints import (
+from tandemlog_server.node.settings.config import ConfigError, NodeConfig
+from tandemlog_server.node.settings.endpoints import ListenError
+from tandemlog_server.node.settings.host_port import split_endpoint
+from tandemlog_server.node.settings.rocketmq_endpoints import (
     choose_rocketmq_endpoints,
     serve_options,
 )
-from node.settings.rocketmq_section import RocketmqSection
+from tandemlog_server.node.settings.rocketmq_section import RocketmqSection
 
 WIDE = {"listen": "0.0.0.0:10951", "advertise": "10.0.0.1:10951"}
 

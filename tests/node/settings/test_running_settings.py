@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from node.settings.config import ConfigError, NodeConfig, load_config
-from node.settings.running_settings import HIDDEN, RunningSettings, SettingRow
+from tandemlog_server.node.settings.config import ConfigError, NodeConfig, load_config
+from tandemlog_server.node.settings.running_settings import HIDDEN, RunningSettings, SettingRow
 
 FILE = """\
 # the first of our nodes
@@ -134,7 +134,7 @@ def test_a_file_that_cannot_be_written_changes_nothing(
     def refuse(path: Path, text: str) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("node.settings.running_settings.replace_text", refuse)
+    monkeypatch.setattr("tandemlog_server.node.settings.running_settings.replace_text", refuse)
     with pytest.raises(ConfigError, match="cannot be written: Permission denied"):
         running.settings.change("log.level", "debug")
     assert running.applied == []

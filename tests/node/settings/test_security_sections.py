@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from node.settings.config import NodeConfig
-from node.settings.security_sections import is_loopback
+from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.security_sections import is_loopback
 
 TLS = {"ca_file": "ca", "cert_file": "cert", "key_file": "key"}
 WIDE = {"listen": "0.0.0.0:7100", "advertise": "h:7100"}

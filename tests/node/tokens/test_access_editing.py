@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from cli import app
-from node.access.access_file import parse_access
-from node.access.identities import hash_of as bytes_of
-from node.tokens.access_editing import AccessEditError, Grant, edited, read_access
-from node.tokens.secret import hash_of, new_token
+from tandemlog_server.cli import app
+from tandemlog_server.node.access.access_file import parse_access
+from tandemlog_server.node.access.identities import hash_of as bytes_of
+from tandemlog_server.node.tokens.access_editing import AccessEditError, Grant, edited, read_access
+from tandemlog_server.node.tokens.secret import hash_of, new_token
 
 WRITTEN = """# ours
 [[identity]]

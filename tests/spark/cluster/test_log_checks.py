@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from fakes.secured_node import running, settings
-from storage.metadata.topics import TopicConfig
 from tandemlog.cluster import histories
 from tandemlog.format.files.log_history import LogHistory
 from tandemlog.message import Message
@@ -16,6 +15,7 @@ from tandemlog.produce.producer import AsyncProducer
 from tandemlog.spark.cluster import cluster as module
 from tandemlog.spark.cluster.cluster import Cluster
 from tandemlog.spark.cluster.options import ClusterOptions, Selection
+from tandemlog_server.storage.metadata.topics import TopicConfig
 
 QUEUE = ("t", 0)
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from fakes.secured_node import running, settings
-from storage.metadata.topics import TopicConfig
 from tandemlog.cluster.data_path import DataPath
 from tandemlog.cluster.node import Node
 from tandemlog.cluster.topology import ReadFrom
@@ -18,6 +17,7 @@ from tandemlog.spark.cluster.cluster import Cluster
 from tandemlog.spark.cluster.offsets import QueueSpan
 from tandemlog.spark.cluster.options import ClusterOptions, Selection
 from tandemlog.spark.live.pull import Pulling, read_spans
+from tandemlog_server.storage.metadata.topics import TopicConfig
 
 ROWS = 300
 

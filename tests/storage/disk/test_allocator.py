@@ -7,10 +7,10 @@ import pytest
 
 from fakes.mortal_files import DeathError, MortalFiles
 from fakes.stores import Bench
-from storage.disk.allocator import SPARE_NAME, FileAllocator
-from storage.disk.real_files import RealFileSystem
-from storage.errors import DiskFullError, StoreReadOnlyError
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.disk.allocator import SPARE_NAME, FileAllocator
+from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.errors import DiskFullError, StoreReadOnlyError
 
 OWN = Path("/store/tandemlog")
 LOG = Path("/store/commitlog")

@@ -3,9 +3,14 @@ from pathlib import Path
 
 import pytest
 
-from storage.disk.file_pool import DRAFT_NAME, SYNC_TOGETHER, FilePool, remove_drafts
-from storage.errors import FlushFailedError, StoreError
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.disk.file_pool import (
+    DRAFT_NAME,
+    SYNC_TOGETHER,
+    FilePool,
+    remove_drafts,
+)
+from tandemlog_server.storage.errors import FlushFailedError, StoreError
 
 ROOT = Path("/store/consumequeue")
 

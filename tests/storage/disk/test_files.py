@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from conformance.files_suite import FilesSuite
-from storage.disk.files import DiskUsage, write_fully, zero_by_writing
-from storage.disk.real_files import RealFileSystem
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.disk.files import DiskUsage, write_fully, zero_by_writing
+from tandemlog_server.storage.disk.real_files import RealFileSystem
 
 STORE = Path("/store")
 
@@ -59,7 +59,7 @@ class TestRealFiles(FilesSuite):
         self, files: RealFileSystem, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Before Linux 5.14; reads go on as they did."""
-        monkeypatch.setattr("storage.disk.real_files._MADV_POPULATE_READ", 99)
+        monkeypatch.setattr("tandemlog_server.storage.disk.real_files._MADV_POPULATE_READ", 99)
         handle = files.open(root / "a", create=True)
         files.preallocate(handle, 8192)
         files.drop_cache(handle)

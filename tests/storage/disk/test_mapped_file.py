@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.disk.mapped_file import CHUNK, MappedFile, Residency
-from storage.errors import StoreClosedError, UnreadableError
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.disk.mapped_file import CHUNK, MappedFile, Residency
+from tandemlog_server.storage.errors import StoreClosedError, UnreadableError
 
 PATH = Path("/log/00000000000000001000")
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from storage.disk.mapped_file_queue import MappedFileQueue
-from storage.disk.real_files import RealFileSystem
-from storage.errors import DiskFullError, StoreLayoutError, StoreReadOnlyError
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.disk.mapped_file_queue import MappedFileQueue
+from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.errors import DiskFullError, StoreLayoutError, StoreReadOnlyError
 
 ROOT = Path("/queue")
 

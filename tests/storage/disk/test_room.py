@@ -9,14 +9,14 @@ import pytest
 
 from fakes.crashed_stores import QUEUE
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from storage.config import ConfirmSource, FlushMode
-from storage.disk.allocator import FileAllocator
-from storage.disk.disk_space import LOOK_BYTES, PAGE, Reserve, RoomForUnits
-from storage.disk.small_files import write_small
-from storage.errors import DiskFullError
-from storage.tools.recover import recover
 from tandemlog.format.record.producer_mark import ProducerMark
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.config import ConfirmSource, FlushMode
+from tandemlog_server.storage.disk.allocator import FileAllocator
+from tandemlog_server.storage.disk.disk_space import LOOK_BYTES, PAGE, Reserve, RoomForUnits
+from tandemlog_server.storage.disk.small_files import write_small
+from tandemlog_server.storage.errors import DiskFullError
+from tandemlog_server.storage.tools.recover import recover
 
 OWN = Path("/store/tandemlog")
 LOG = Path("/store/commitlog")

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from storage.disk.spare_descriptors import SpareDescriptors
+from tandemlog_server.storage.disk.spare_descriptors import SpareDescriptors
 
 
 def test_a_spare_one_serves_and_is_had_again() -> None:

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from fakes.stores import CONFIG, Bench
-from storage.config import ConfirmSource
-from storage.errors import DamagedChunkError
 from tandemlog.format.files.epochs import EpochEntry
+from tandemlog_server.storage.config import ConfirmSource
+from tandemlog_server.storage.errors import DamagedChunkError
 
 REPLICATED = replace(CONFIG, confirm=ConfirmSource.REPLICATION)
 

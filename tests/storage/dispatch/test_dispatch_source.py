@@ -1,8 +1,8 @@
 import pytest
 
 from fakes.memory_log import MemoryLog
-from storage.dispatch.source import DispatchSource
-from storage.errors import CorruptStoreError, OffsetOutOfRangeError
+from tandemlog_server.storage.dispatch.source import DispatchSource
+from tandemlog_server.storage.errors import CorruptStoreError, OffsetOutOfRangeError
 
 QUEUE_ID = 12  # where a record has it
 

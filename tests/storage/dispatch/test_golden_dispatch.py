@@ -9,9 +9,9 @@ import pytest
 import golden
 from fakes.derived import Derived
 from fakes.memory_log import MemoryLog
-from storage.disk.real_files import RealFileSystem
-from storage.queues.search import Boundary
-from storage.recovery.index_checking import check_newest, has_tag_entries
+from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.queues.search import Boundary
+from tandemlog_server.storage.recovery.index_checking import check_newest, has_tag_entries
 
 pytestmark = pytest.mark.golden
 

@@ -9,13 +9,18 @@ import pytest
 
 from fakes.derived import Derived
 from fakes.memory_log import MemoryLog
-from storage.dispatch import reput
-from storage.dispatch.reput import FEW_BYTES, GATHER_S, MANY_BYTES, gathering_s
-from storage.errors import CorruptStoreError, DiskFullError, StoreBusyError, StoreError
-from storage.producers.outcomes import Duplicate, Resume
 from tandemlog.format.files.index_layout import key_hash
 from tandemlog.format.record.producer_mark import ProducerMark
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.dispatch import reput
+from tandemlog_server.storage.dispatch.reput import FEW_BYTES, GATHER_S, MANY_BYTES, gathering_s
+from tandemlog_server.storage.errors import (
+    CorruptStoreError,
+    DiskFullError,
+    StoreBusyError,
+    StoreError,
+)
+from tandemlog_server.storage.producers.outcomes import Duplicate, Resume
 
 ROOT = Path("/store")
 

@@ -7,9 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.disk.file_pool import FilePool
-from storage.errors import CorruptStoreError
-from storage.index.index_file import IndexFile, create_index_file
 from tandemlog.format.constants import Buffer
 from tandemlog.format.files.index_layout import (
     HEADER_SIZE,
@@ -19,6 +16,9 @@ from tandemlog.format.files.index_layout import (
     index_file_size,
 )
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.disk.file_pool import FilePool
+from tandemlog_server.storage.errors import CorruptStoreError
+from tandemlog_server.storage.index.index_file import IndexFile, create_index_file
 
 ROOT = Path("/store")
 PATH = ROOT / "index" / "20261121071456450"

@@ -13,11 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from fakes.clock import FakeClock
-from storage.errors import FlushFailedError, StoreError
-from storage.index.index_service import IndexService, next_index_name
-from storage.index.index_state import IndexState, decode_index_state, encode_index_state
-from storage.recovery.index_checking import check_newest
-from storage.recovery.index_loading import IndexFindings, load_index
 from tandemlog.format.errors import FormatError
 from tandemlog.format.files.index_layout import (
     HEADER_SIZE,
@@ -26,6 +21,15 @@ from tandemlog.format.files.index_layout import (
     key_hash,
 )
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.errors import FlushFailedError, StoreError
+from tandemlog_server.storage.index.index_service import IndexService, next_index_name
+from tandemlog_server.storage.index.index_state import (
+    IndexState,
+    decode_index_state,
+    encode_index_state,
+)
+from tandemlog_server.storage.recovery.index_checking import check_newest
+from tandemlog_server.storage.recovery.index_loading import IndexFindings, load_index
 
 ROOT = Path("/store")
 NOW = 1_700_000_000_000
@@ -142,7 +146,7 @@ def test_files_that_are_made_at_one_time_have_names_of_their_own(index: Index) -
 def test_a_name_is_later_than_the_newest(
     newest: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = "storage.index.index_service"
+    module = "tandemlog_server.storage.index.index_service"
     monkeypatch.setattr(f"{module}.index_file_name", lambda now_ms: "20261121000000000")
     assert next_index_name(NOW, newest) == expected
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from storage.index.unlinking import held_before
 from tandemlog.format.files.index_chains import link
 from tandemlog.format.files.index_layout import ENTRY_DTYPE
+from tandemlog_server.storage.index.unlinking import held_before
 
 SLOTS = 7
 

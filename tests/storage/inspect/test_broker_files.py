@@ -6,10 +6,10 @@ import pytest
 
 from fakes.log_builder import LogBuilder
 from fakes.plain_format import encode_unit
-from storage.config import StoreConfig
-from storage.tools.recover import recover
-from storage.tools.verify import VerifyReport, verify
 from tandemlog.format.files.queue_unit import tags_code
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.tools.recover import recover
+from tandemlog_server.storage.tools.verify import VerifyReport, verify
 
 HOUR_MS = 3_600_000
 

@@ -4,11 +4,11 @@ import pytest
 
 from fakes.log_builder import LogBuilder
 from fakes.plain_format import encode_unit
-from storage.config import StoreConfig
-from storage.disk.real_files import RealFileSystem
-from storage.errors import StoreLayoutError
-from storage.inspect.geometry import Geometry
 from tandemlog.format.record.record import Record
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.errors import StoreLayoutError
+from tandemlog_server.storage.inspect.geometry import Geometry
 
 
 def sparse(path: Path, size: int) -> None:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from storage.config import StoreConfig
-from storage.errors import StoreLayoutError
-from storage.inspect.examination import examine
-from storage.inspect.geometry import Geometry
-from storage.store_paths import StorePaths
-from storage.tools.recover import plan
-from storage.tools.verify import verify
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.errors import StoreLayoutError
+from tandemlog_server.storage.inspect.examination import examine
+from tandemlog_server.storage.inspect.geometry import Geometry
+from tandemlog_server.storage.store_paths import StorePaths
+from tandemlog_server.storage.tools.recover import plan
+from tandemlog_server.storage.tools.verify import verify
 
 QUEUE = DIRECTORY / "consumequeue" / "T" / "0"
 MIDDLE = QUEUE / "00000000000000000400"

@@ -9,10 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.batches import Put, batch_of
-from storage.errors import BatchRefusedError
-from storage.log import batch_check as append_check
-from storage.log.batch_check import FEW_RECORDS, check_batch, first_difference, topic_table
-from storage.log.record_check import RecordLimits
 from tandemlog.format.record.batch import RecordBatch
 from tandemlog.format.record.sys_flag import (
     INNER_BATCH,
@@ -20,6 +16,15 @@ from tandemlog.format.record.sys_flag import (
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
 )
+from tandemlog_server.storage.errors import BatchRefusedError
+from tandemlog_server.storage.log import batch_check as append_check
+from tandemlog_server.storage.log.batch_check import (
+    FEW_RECORDS,
+    check_batch,
+    first_difference,
+    topic_table,
+)
+from tandemlog_server.storage.log.record_check import RecordLimits
 
 LIMITS = RecordLimits(max_body=4096, max_batch=1 << 20, max_record=8000, store_host_ipv6=False)
 FEW, MANY = 5, FEW_RECORDS + 40

@@ -10,19 +10,19 @@ import pytest
 from fakes.batches import Put, batch_of
 from fakes.clock import FakeClock
 from fakes.small_log import FILE_SIZE, NOW, ROOT, SIZE, Log, append, positions, sized
-from storage.config import StoreConfig
-from storage.disk.real_files import RealFileSystem
-from storage.errors import (
+from tandemlog.format.columns.walk import walk
+from tandemlog.format.record.record import decode_record, is_blank
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.errors import (
     BatchRefusedError,
     OffsetOutOfRangeError,
     StoreBusyError,
     StoreClosedError,
     StoreLayoutError,
 )
-from storage.log.commit_log import CommitLog
-from storage.queues.queue_table import QueueTable
-from tandemlog.format.columns.walk import walk
-from tandemlog.format.record.record import decode_record, is_blank
+from tandemlog_server.storage.log.commit_log import CommitLog
+from tandemlog_server.storage.queues.queue_table import QueueTable
 
 
 @pytest.fixture

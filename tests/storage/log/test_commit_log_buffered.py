@@ -7,11 +7,11 @@ import pytest
 
 from fakes.batches import Put
 from fakes.small_log import FILE_SIZE, SIZE, Log, positions, sized
-from storage.errors import (
+from tandemlog.format.columns.walk import walk
+from tandemlog_server.storage.errors import (
     FlushFailedError,
     OffsetOutOfRangeError,
 )
-from tandemlog.format.columns.walk import walk
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ import pytest
 
 from fakes.batches import Put
 from fakes.small_log import FILE_SIZE, ROOT, SIZE, Log, positions, sized
-from storage.errors import (
+from tandemlog.format.columns.walk import walk
+from tandemlog_server.storage.errors import (
     OffsetOutOfRangeError,
     StoreLayoutError,
 )
-from tandemlog.format.columns.walk import walk
 
 
 @pytest.fixture

@@ -6,14 +6,14 @@ import pytest
 
 from fakes.batches import Put
 from fakes.small_log import FILE_SIZE, NOW, SIZE, Log, positions, sized
-from storage.errors import (
+from tandemlog.format.columns.walk import walk
+from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.errors import (
     DiskFullError,
     FlushFailedError,
     StoreBusyError,
     StoreReadOnlyError,
 )
-from tandemlog.format.columns.walk import walk
-from tandemlog.testing.memory_files import MemoryFiles
 
 
 @pytest.fixture

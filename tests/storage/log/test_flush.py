@@ -9,12 +9,12 @@ import pytest
 from fakes.batches import Put, batch_of
 from fakes.clock import FakeClock
 from fakes.small_log import append
-from storage.config import FlushMode, StoreConfig
-from storage.errors import FlushFailedError
-from storage.log.commit_log import CommitLog
-from storage.log.flush import FlushService, flush_due
-from storage.queues.queue_table import QueueTable
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.config import FlushMode, StoreConfig
+from tandemlog_server.storage.errors import FlushFailedError
+from tandemlog_server.storage.log.commit_log import CommitLog
+from tandemlog_server.storage.log.flush import FlushService, flush_due
+from tandemlog_server.storage.queues.queue_table import QueueTable
 
 PATIENCE_S = 20.0  # never reached by a test that passes
 OVERHEAD = len(Put(body=b"").record())

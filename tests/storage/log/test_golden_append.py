@@ -8,16 +8,16 @@ import pytest
 
 import golden
 from fakes.clock import FakeClock
-from storage.config import StoreConfig
-from storage.disk.mapped_file_queue import MappedFileQueue
-from storage.disk.real_files import RealFileSystem
-from storage.log.commit_log import CommitLog
-from storage.queues.queue_table import QueueTable
 from tandemlog.format.constants import MULTI_QUEUE_OFFSET
 from tandemlog.format.record.batch import RecordBatch
 from tandemlog.format.record.record import Record, decode_record, is_blank
 from tandemlog.format.record.sys_flag import INNER_BATCH
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.disk.mapped_file_queue import MappedFileQueue
+from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.log.commit_log import CommitLog
+from tandemlog_server.storage.queues.queue_table import QueueTable
 
 pytestmark = pytest.mark.golden
 

@@ -14,13 +14,13 @@ import pytest
 from fakes.batches import Put, batch_of
 from fakes.clock import FakeClock
 from fakes.small_log import append
-from storage.config import StoreConfig
-from storage.errors import DiskFullError, StoreError
-from storage.log.commit_log import CommitLog
-from storage.queues.queue_table import QueueTable
 from tandemlog.format.columns.faults import walk_strict
 from tandemlog.format.columns.walk import StopReason
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.errors import DiskFullError, StoreError
+from tandemlog_server.storage.log.commit_log import CommitLog
+from tandemlog_server.storage.queues.queue_table import QueueTable
 
 FILE_SIZE = 16384
 STEPS = 60

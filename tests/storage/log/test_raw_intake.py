@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.disk.files import Buffer
-from storage.errors import DamagedChunkError
-from storage.log.raw_intake import MAX_RECORD_BYTES, RawIntake
 from tandemlog.format.record.record import decode_record, encode_blank, encode_record
+from tandemlog_server.storage.disk.files import Buffer
+from tandemlog_server.storage.errors import DamagedChunkError
+from tandemlog_server.storage.log.raw_intake import MAX_RECORD_BYTES, RawIntake
 
 FILE = 4096
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from fakes.memory_log import MemoryLog
 from fakes.stores import Bench
-from storage.log import recent_starts
-from storage.log.recent_starts import RecentStarts
 from tandemlog.format.columns.walk import walk
+from tandemlog_server.storage.log import recent_starts
+from tandemlog_server.storage.log.recent_starts import RecentStarts
 
 
 def starts(*offsets: int) -> NDArray[np.int64]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage.log.stages import JOINED_BYTES, WriteBuffer
+from tandemlog_server.storage.log.stages import JOINED_BYTES, WriteBuffer
 
 
 def test_neighbours_are_joined_up_to_a_files_end() -> None:

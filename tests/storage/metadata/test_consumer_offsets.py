@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.metadata.consumer_offsets import ConsumerOffset, ConsumerOffsets
 from tandemlog.format.errors import FormatError
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.metadata.consumer_offsets import ConsumerOffset, ConsumerOffsets
 
 PATH = Path("/store/config/consumerOffset.json")
 

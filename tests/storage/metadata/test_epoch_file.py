@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from storage.disk.small_files import backup_of
-from storage.errors import CorruptStoreError, StoreReadOnlyError
-from storage.metadata.epoch_file import EpochFile
 from tandemlog.format.errors import FormatError
 from tandemlog.format.files.epochs import EpochEntry, EpochTable, decode_epochs
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.disk.small_files import backup_of
+from tandemlog_server.storage.errors import CorruptStoreError, StoreReadOnlyError
+from tandemlog_server.storage.metadata.epoch_file import EpochFile
 
 PATH = Path("/store/epochFileCheckpoint")
 BACKUP = backup_of(PATH)

@@ -3,10 +3,15 @@ from pathlib import Path
 
 import pytest
 
-from storage.errors import CorruptStoreError, StoreReadOnlyError
-from storage.metadata.topics import GroupTable, MetadataError, TopicConfig, TopicTable
 from tandemlog.format.errors import FormatError
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.errors import CorruptStoreError, StoreReadOnlyError
+from tandemlog_server.storage.metadata.topics import (
+    GroupTable,
+    MetadataError,
+    TopicConfig,
+    TopicTable,
+)
 
 PATH = Path("/store/config/topics.json")
 GROUPS = Path("/store/config/subscriptionGroup.json")

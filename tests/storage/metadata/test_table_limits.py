@@ -8,9 +8,10 @@ from random import Random
 import pytest
 
 from fakes.stores import CONFIG, Bench
-from storage.errors import BatchRefusedError
-from storage.metadata.consumer_offsets import ConsumerOffsets
-from storage.metadata.topics import (
+from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.errors import BatchRefusedError
+from tandemlog_server.storage.metadata.consumer_offsets import ConsumerOffsets
+from tandemlog_server.storage.metadata.topics import (
     MAX_ATTRIBUTE_BYTES,
     MAX_ATTRIBUTES,
     GroupTable,
@@ -18,8 +19,7 @@ from storage.metadata.topics import (
     TopicConfig,
     TopicTable,
 )
-from storage.queues.queue_table import LEAST_SLOTS, SLOTS_PER_QUEUE, QueueTable
-from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.queues.queue_table import LEAST_SLOTS, SLOTS_PER_QUEUE, QueueTable
 
 
 def files() -> MemoryFiles:

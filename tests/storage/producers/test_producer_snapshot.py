@@ -5,10 +5,10 @@ from random import Random
 import numpy as np
 import pytest
 
-from storage.errors import BatchRefusedError, StoreBusyError
-from storage.producers.producer_table import GRACE_S, ProducerTable
-from storage.producers.requests import Extent
 from tandemlog.format.record.producer_mark import ProducerMark
+from tandemlog_server.storage.errors import BatchRefusedError, StoreBusyError
+from tandemlog_server.storage.producers.producer_table import GRACE_S, ProducerTable
+from tandemlog_server.storage.producers.requests import Extent
 
 SIZE = 10
 NAMES = "pqrs"

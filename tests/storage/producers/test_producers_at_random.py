@@ -10,12 +10,12 @@ from random import Random
 import pytest
 
 from fakes.stores import CONFIG, Bench
-from storage.clock import SETTLE_S
-from storage.errors import StoreError, StoreReadOnlyError
-from storage.housekeeping import forget_producers
-from storage.message_store import MessageStore
-from storage.producers.producer_table import ProducerTable
 from tandemlog.format.record.producer_mark import ProducerMark
+from tandemlog_server.storage.clock import SETTLE_S
+from tandemlog_server.storage.errors import StoreError, StoreReadOnlyError
+from tandemlog_server.storage.housekeeping import forget_producers
+from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.producers.producer_table import ProducerTable
 
 WRITES = ["pwrite", "preallocate", "zero_range", "truncate", "rename", "unlink", "atomic_replace"]
 

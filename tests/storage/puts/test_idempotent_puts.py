@@ -9,10 +9,10 @@ import pytest
 
 from fakes.batches import batch_of
 from fakes.stores import CONFIG, DIRECTORY, Bench, marked
-from storage.errors import BatchRefusedError
-from storage.housekeeping import forget_producers
-from storage.message_store import MessageStore
 from tandemlog.format.record.producer_mark import ProducerMark
+from tandemlog_server.storage.errors import BatchRefusedError
+from tandemlog_server.storage.housekeeping import forget_producers
+from tandemlog_server.storage.message_store import MessageStore
 
 MARK = ProducerMark("p1", 0, 0, 0, 3)
 

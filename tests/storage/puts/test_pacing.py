@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from storage.errors import StoreError
-from storage.positions import Position
-from storage.puts.pacing import ReputPacing
+from tandemlog_server.storage.errors import StoreError
+from tandemlog_server.storage.positions import Position
+from tandemlog_server.storage.puts.pacing import ReputPacing
 
 
 class Dispatch(Position):

@@ -7,7 +7,7 @@ import pytest
 
 from fakes.batches import Put, batch_of
 from fakes.stores import Bench
-from storage.errors import BatchRefusedError
+from tandemlog_server.storage.errors import BatchRefusedError
 
 
 @pytest.mark.parametrize("known", [False, True])

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from fakes.batches import Put, batch_of
 from fakes.stores import Bench
-from storage.errors import BatchRefusedError
-from storage.log import batch_check as append_check
-from storage.log.batch_check import check_batch
-from storage.log.record_check import RecordLimits
-from storage.puts.torn_requests import mark_of
 from tandemlog.format.columns.dispatch import dispatch_columns
 from tandemlog.format.columns.headers import gather_headers
 from tandemlog.format.record.producer_mark import parse_producer_mark
+from tandemlog_server.storage.errors import BatchRefusedError
+from tandemlog_server.storage.log import batch_check as append_check
+from tandemlog_server.storage.log.batch_check import check_batch
+from tandemlog_server.storage.log.record_check import RecordLimits
+from tandemlog_server.storage.puts.torn_requests import mark_of
 
 LIMITS = RecordLimits(max_body=4096, max_batch=1 << 20, max_record=8000, store_host_ipv6=False)
 MARK = b"__TL_SEQ\x01p,0,0,0,2\x02"

@@ -3,11 +3,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage.disk.file_pool import FilePool
-from storage.errors import CorruptStoreError, MissingFileError, StoreLayoutError
-from storage.queues.consume_queue import ConsumeQueue
 from tandemlog.format.files.queue_unit import PRE_BLANK, UNIT, UNIT_SIZE
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.disk.file_pool import FilePool
+from tandemlog_server.storage.errors import CorruptStoreError, MissingFileError, StoreLayoutError
+from tandemlog_server.storage.queues.consume_queue import ConsumeQueue
 
 DIRECTORY = Path("/store/consumequeue/T/0")
 A_FILE = 5 * UNIT_SIZE

@@ -12,15 +12,20 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from storage.errors import DiskFullError, FlushFailedError, StoreBusyError, StoreError
-from storage.inspect.geometry import queue_directories
-from storage.queues.consume_queue_store import ConsumeQueueStore
-from storage.queues.queue_checkpoint import DAMAGED_END, QueueCheckpoint
-from storage.queues.queue_table import QueueTable
-from storage.queues.search import Boundary
-from storage.recovery.queue_loading import LoadContext, QueueFindings, load_queues
 from tandemlog.format.files.queue_unit import PRE_BLANK, UNIT_DTYPE, UNIT_SIZE
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.errors import (
+    DiskFullError,
+    FlushFailedError,
+    StoreBusyError,
+    StoreError,
+)
+from tandemlog_server.storage.inspect.geometry import queue_directories
+from tandemlog_server.storage.queues.consume_queue_store import ConsumeQueueStore
+from tandemlog_server.storage.queues.queue_checkpoint import DAMAGED_END, QueueCheckpoint
+from tandemlog_server.storage.queues.queue_table import QueueTable
+from tandemlog_server.storage.queues.search import Boundary
+from tandemlog_server.storage.recovery.queue_loading import LoadContext, QueueFindings, load_queues
 
 ROOT = Path("/store/consumequeue")
 UNITS_A_FILE = 5

@@ -2,8 +2,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.queues.runs import regroup
 from tandemlog.format.files.queue_unit import UNIT_DTYPE
+from tandemlog_server.storage.queues.runs import regroup
 
 
 def run_lists(dense: list[int], offsets: list[int]) -> dict[int, tuple[list[int], list[int], bool]]:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.queues.queue_table import MAX_QUEUE_ID, QueueTable
+from tandemlog_server.storage.queues.queue_table import MAX_QUEUE_ID, QueueTable
 
 QUEUES = st.tuples(
     st.sampled_from(["a", "b", "c", "%RETRY%g"]),

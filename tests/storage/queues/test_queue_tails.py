@@ -1,8 +1,15 @@
 import numpy as np
 import pytest
 
-from storage.queues.tails import CELL, MAX_WIDTH, MIN_ROWS, MIN_WIDTH, TailRows, rows_for
 from tandemlog.format.files.queue_unit import UNIT_DTYPE, UNIT_SIZE
+from tandemlog_server.storage.queues.tails import (
+    CELL,
+    MAX_WIDTH,
+    MIN_ROWS,
+    MIN_WIDTH,
+    TailRows,
+    rows_for,
+)
 
 
 def units(*physical: int) -> np.ndarray:

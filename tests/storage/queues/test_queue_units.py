@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from storage.queues import units as queue_units
-from storage.queues.units import QueueUnits
 from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE
+from tandemlog_server.storage.queues import units as queue_units
+from tandemlog_server.storage.queues.units import QueueUnits
 
 
 class ListedUnits(QueueUnits):

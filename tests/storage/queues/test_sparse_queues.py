@@ -7,8 +7,8 @@ import pytest
 
 from fakes.crashed_stores import log_byte
 from fakes.stores import Bench, records_of
-from storage.errors import StoreBusyError, StoreError
-from storage.message_store import MessageStore
+from tandemlog_server.storage.errors import StoreBusyError, StoreError
+from tandemlog_server.storage.message_store import MessageStore
 
 COUNT = 40
 FILLER = 7600

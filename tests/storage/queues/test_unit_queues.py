@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from storage.errors import CorruptStoreError
-from storage.queues.queue_table import QueueTable
-from storage.queues.unit_queues import queues_of
 from tandemlog.format.columns.dispatch import UnitColumns
 from tandemlog.format.files.queue_unit import UNIT_DTYPE
+from tandemlog_server.storage.errors import CorruptStoreError
+from tandemlog_server.storage.queues.queue_table import QueueTable
+from tandemlog_server.storage.queues.unit_queues import queues_of
 
 TOPICS = ("A", "B")
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from fakes.batches import Put, batch_of
 from fakes.crashed_stores import flip
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from storage.errors import StoreBusyError
-from storage.reads import reader
-from storage.reads.few_records import FEW
-from storage.reads.results import GetResult, GetStatus
 from tandemlog.format.constants import BODY_LENGTH_OFFSET, MAGIC_OFFSET, PHYSICAL_OFFSET_OFFSET
+from tandemlog_server.storage.errors import StoreBusyError
+from tandemlog_server.storage.reads import reader
+from tandemlog_server.storage.reads.few_records import FEW
+from tandemlog_server.storage.reads.results import GetResult, GetStatus
 
 WITH_CRC = replace(CONFIG, property_crc=True)
 COUNT = 2 * FEW + 3

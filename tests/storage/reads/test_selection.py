@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from storage.reads.selection import runs, select, units_to_read
 from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE
+from tandemlog_server.storage.reads.selection import runs, select, units_to_read
 
 
 def units(*rows: tuple[int, int, int]) -> NDArray[np.void]:

@@ -5,8 +5,8 @@ import errno
 import pytest
 
 from fakes.stores import Bench
-from storage.errors import UnreadableError
-from storage.housekeeping import release_maps
+from tandemlog_server.storage.errors import UnreadableError
+from tandemlog_server.storage.housekeeping import release_maps
 
 
 def test_a_file_that_is_gone_is_named_until_it_is_back() -> None:

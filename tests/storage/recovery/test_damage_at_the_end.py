@@ -6,10 +6,10 @@ import pytest
 
 from fakes.crashed_stores import LOG, everything, flip, full, log_byte
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from storage.config import ConfirmSource, FlushMode
-from storage.errors import StoreError, StoreLayoutError
-from storage.tools.recover import plan, recover
 from tandemlog.format.files.epochs import EpochEntry
+from tandemlog_server.storage.config import ConfirmSource, FlushMode
+from tandemlog_server.storage.errors import StoreError, StoreLayoutError
+from tandemlog_server.storage.tools.recover import plan, recover
 
 HEAD = [*range(8), 12, 13, *range(28, 36)]
 """Size, magic, the bytes of the queue id that make it one that cannot be, and physical offset."""

@@ -7,10 +7,14 @@ import pytest
 
 from fakes.derived import Derived
 from fakes.memory_log import MemoryLog
-from storage.dispatch.source import DispatchSource
-from storage.recovery.index_checking import IndexCheck, check_newest, has_tag_entries
 from tandemlog.format.files.index_layout import entry_position, slot_position
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.dispatch.source import DispatchSource
+from tandemlog_server.storage.recovery.index_checking import (
+    IndexCheck,
+    check_newest,
+    has_tag_entries,
+)
 
 ROOT = Path("/store")
 SLOTS, ENTRIES = 11, 24

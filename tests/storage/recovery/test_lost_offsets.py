@@ -3,10 +3,10 @@
 import pytest
 
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from storage.errors import CorruptStoreError, StoreLayoutError
-from storage.message_store import MessageStore
-from storage.tools.verify import verify
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.errors import CorruptStoreError, StoreLayoutError
+from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.tools.verify import verify
 
 OFFSETS = DIRECTORY / "config" / "consumerOffset.json"
 BACKUP = OFFSETS.with_name("consumerOffset.json.bak")

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from storage.config import ConfirmSource, FlushMode
-from storage.errors import StoreError
-from storage.state_files.recovery_point import RecoveryPoint, decode
 from tandemlog.format.files.checkpoint import Checkpoint, decode_checkpoint
+from tandemlog_server.storage.config import ConfirmSource, FlushMode
+from tandemlog_server.storage.errors import StoreError
+from tandemlog_server.storage.state_files.recovery_point import RecoveryPoint, decode
 
 
 def point(bench: Bench) -> RecoveryPoint:

@@ -6,9 +6,9 @@ import pytest
 
 from fakes.crashed_stores import flip, log_byte
 from fakes.stores import CONFIG, Bench
-from storage.config import ConfirmSource, StoreConfig
-from storage.errors import CorruptStoreError
 from tandemlog.format.constants import FIXED_SIZE
+from tandemlog_server.storage.config import ConfirmSource, StoreConfig
+from tandemlog_server.storage.errors import CorruptStoreError
 
 REPLICATED = replace(CONFIG, confirm=ConfirmSource.REPLICATION)
 SIZE, QUEUE_OFFSET, PHYSICAL = 0, 20, 28

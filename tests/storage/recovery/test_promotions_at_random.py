@@ -8,10 +8,10 @@ from random import Random
 import pytest
 
 from fakes.stores import CONFIG, Bench, records_of
-from storage.config import ConfirmSource
-from storage.errors import DamagedChunkError, StoreBusyError
-from storage.retention.cleaning import Cleaner
 from tandemlog.format.files.epochs import EpochTable
+from tandemlog_server.storage.config import ConfirmSource
+from tandemlog_server.storage.errors import DamagedChunkError, StoreBusyError
+from tandemlog_server.storage.retention.cleaning import Cleaner
 
 QUEUES = 4
 REPLICATED = replace(CONFIG, confirm=ConfirmSource.REPLICATION)

@@ -5,15 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage.errors import StoreLayoutError
-from storage.inspect.geometry import queue_directories
-from storage.queues.consume_queue_store import ConsumeQueueStore
-from storage.queues.queue_checkpoint import DAMAGED_END, QueueCheckpoint
-from storage.queues.queue_table import QueueTable
-from storage.recovery.queue_loading import LoadContext, QueueFindings, load_queues
 from tandemlog.format.files.names import offset_file_name
 from tandemlog.format.files.queue_unit import PRE_BLANK, UNIT, UNIT_SIZE
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.errors import StoreLayoutError
+from tandemlog_server.storage.inspect.geometry import queue_directories
+from tandemlog_server.storage.queues.consume_queue_store import ConsumeQueueStore
+from tandemlog_server.storage.queues.queue_checkpoint import DAMAGED_END, QueueCheckpoint
+from tandemlog_server.storage.queues.queue_table import QueueTable
+from tandemlog_server.storage.recovery.queue_loading import LoadContext, QueueFindings, load_queues
 
 ROOT = Path("/store/consumequeue")
 UNITS = 5

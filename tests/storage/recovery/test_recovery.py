@@ -1,8 +1,8 @@
 """What an open costs and changes: what came after the last recovery point, and nothing else."""
 
 from fakes.crashed_stores import QUEUE, assert_whole, everything, flip, full, log_byte
-from storage.tools.recover import plan, recover
-from storage.tools.verify import verify
+from tandemlog_server.storage.tools.recover import plan, recover
+from tandemlog_server.storage.tools.verify import verify
 
 
 def test_a_kill_costs_what_was_not_yet_persisted() -> None:

@@ -9,8 +9,8 @@ import pytest
 from fakes.batches import Put, batch_of
 from fakes.crashed_stores import assert_whole
 from fakes.stores import CONFIG, Bench
-from storage.config import FlushMode
 from tandemlog.format.record.producer_mark import ProducerMark
+from tandemlog_server.storage.config import FlushMode
 
 
 def steps(random: Random) -> Iterator[str]:

@@ -7,11 +7,11 @@ import pytest
 from fakes.log_builder import LogBuilder
 from fakes.log_builder import flip as flip_stored
 from fakes.plain_format import encode_unit
-from storage.config import StoreConfig
-from storage.errors import StoreLayoutError
-from storage.tools.recover import plan, recover
 from tandemlog.format.files.checkpoint import Checkpoint
 from tandemlog.format.files.queue_unit import tags_code
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.errors import StoreLayoutError
+from tandemlog_server.storage.tools.recover import plan, recover
 
 
 @pytest.mark.parametrize("known", [True, False])

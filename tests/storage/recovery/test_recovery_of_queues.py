@@ -7,8 +7,8 @@ import pytest
 
 from fakes.crashed_stores import QUEUE, assert_whole, everything, full, log_byte
 from fakes.stores import Bench
-from storage.errors import StoreBusyError
-from storage.reads.results import GetStatus
+from tandemlog_server.storage.errors import StoreBusyError
+from tandemlog_server.storage.reads.results import GetStatus
 
 
 def queue_file(bench: Bench) -> Path:

@@ -8,8 +8,8 @@ import pytest
 from fakes.crashed_stores import flip, full, log_byte, text
 from fakes.mortal_files import DeathError, MortalFiles
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from storage.config import ConfirmSource
-from storage.tools.recover import recover
+from tandemlog_server.storage.config import ConfirmSource
+from tandemlog_server.storage.tools.recover import recover
 
 
 @pytest.mark.parametrize("field", [0, 5, 30])

@@ -6,10 +6,10 @@ import pytest
 
 from fakes.crashed_stores import QUEUE, assert_whole, everything, flip, full, log_byte
 from fakes.stores import DIRECTORY
-from storage.errors import CorruptStoreError, StoreReadOnlyError
-from storage.metadata.topics import TopicConfig
 from tandemlog.format.files.epochs import EpochEntry
 from tandemlog.format.record.producer_mark import ProducerMark
+from tandemlog_server.storage.errors import CorruptStoreError, StoreReadOnlyError
+from tandemlog_server.storage.metadata.topics import TopicConfig
 
 
 @pytest.mark.parametrize("length", [None, 0, 8, 100])

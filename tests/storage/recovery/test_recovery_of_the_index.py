@@ -7,8 +7,8 @@ import pytest
 from fakes.batches import Put, batch_of
 from fakes.crashed_stores import assert_whole, flip, full
 from fakes.stores import DIRECTORY, Bench
-from storage.dispatch.source import DispatchSource
-from storage.errors import CorruptStoreError, StoreLayoutError
+from tandemlog_server.storage.dispatch.source import DispatchSource
+from tandemlog_server.storage.errors import CorruptStoreError, StoreLayoutError
 
 
 def test_a_missing_index_is_made_again() -> None:

@@ -8,10 +8,10 @@ import pytest
 from fakes.batches import Put, batch_of
 from fakes.crashed_stores import LOG, QUEUE, assert_whole, everything, flip, full, log_byte, text
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from storage.config import ConfirmSource, FlushMode
-from storage.errors import StoreLayoutError
-from storage.tools.recover import plan
-from storage.tools.verify import verify
+from tandemlog_server.storage.config import ConfirmSource, FlushMode
+from tandemlog_server.storage.errors import StoreLayoutError
+from tandemlog_server.storage.tools.recover import plan
+from tandemlog_server.storage.tools.verify import verify
 
 
 @pytest.mark.parametrize("lost", [1, 9, 30, 100, 139])

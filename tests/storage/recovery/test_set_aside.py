@@ -7,22 +7,22 @@ import pytest
 
 from fakes.crashed_stores import LOG
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from storage.config import ConfirmSource
-from storage.errors import (
+from tandemlog.format.files.checkpoint import Checkpoint, decode_checkpoint
+from tandemlog_server.storage.config import ConfirmSource
+from tandemlog_server.storage.errors import (
     DiskFullError,
     FlushFailedError,
     StoreError,
     StoreLayoutError,
     StoreReadOnlyError,
 )
-from storage.state_files.fsync_flag import FsyncFlag
-from storage.store_paths import StorePaths
-from storage.tools.compare import compare
-from storage.tools.dump import dump
-from storage.tools.rebuild import rebuild
-from storage.tools.recover import plan
-from storage.tools.verify import verify
-from tandemlog.format.files.checkpoint import Checkpoint, decode_checkpoint
+from tandemlog_server.storage.state_files.fsync_flag import FsyncFlag
+from tandemlog_server.storage.store_paths import StorePaths
+from tandemlog_server.storage.tools.compare import compare
+from tandemlog_server.storage.tools.dump import dump
+from tandemlog_server.storage.tools.rebuild import rebuild
+from tandemlog_server.storage.tools.recover import plan
+from tandemlog_server.storage.tools.verify import verify
 
 SIZE = CONFIG.commit_log_file_size
 NOTE = StorePaths(DIRECTORY).set_aside

@@ -12,9 +12,9 @@ import pytest
 from fakes.crashed_stores import LOG
 from fakes.mortal_files import DeathError, MortalFiles
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from storage.config import ConfirmSource
-from storage.tools.verify import verify
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from tandemlog_server.storage.config import ConfirmSource
+from tandemlog_server.storage.tools.verify import verify
 
 SIZE = CONFIG.commit_log_file_size
 BEGIN = 2 * SIZE

@@ -1,7 +1,7 @@
 """A damaged table of topics, whose backup lacks the newest one."""
 
 from fakes.stores import DIRECTORY, Bench
-from storage.metadata.topics import TopicConfig
+from tandemlog_server.storage.metadata.topics import TopicConfig
 
 TOPICS = DIRECTORY / "config" / "topics.json"
 

@@ -11,14 +11,14 @@ import pytest
 
 from fakes.log_builder import LogBuilder, flip, overwrite
 from fakes.stores import records_of
-from storage.config import ConfirmSource, StoreConfig
-from storage.message_store import MessageStore
-from storage.tools.rebuild import rebuild
-from storage.tools.recover import recover
-from storage.tools.verify import verify
 from tandemlog.format.files.epochs import EpochTable
 from tandemlog.format.files.queue_unit import UNIT_DTYPE, tags_code
 from tandemlog.format.record.record import Record
+from tandemlog_server.storage.config import ConfirmSource, StoreConfig
+from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.tools.rebuild import rebuild
+from tandemlog_server.storage.tools.recover import recover
+from tandemlog_server.storage.tools.verify import verify
 
 DELETED, LIVE = 12, 10
 QUEUE_FILE = 8 * 20

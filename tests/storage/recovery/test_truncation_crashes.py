@@ -10,8 +10,8 @@ import pytest
 from fakes.crashed_stores import QUEUE, assert_whole
 from fakes.mortal_files import DeathError, MortalFiles
 from fakes.stores import CONFIG, Bench
-from storage.config import ConfirmSource
 from tandemlog.format.files.epochs import EpochEntry
+from tandemlog_server.storage.config import ConfirmSource
 
 ENDS: dict[str, Callable[[Bench], object]] = {
     "killed": lambda bench: bench.kill(),

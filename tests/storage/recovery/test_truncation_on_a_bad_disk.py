@@ -9,10 +9,15 @@ import pytest
 
 from fakes.crashed_stores import QUEUE, assert_whole
 from fakes.stores import CONFIG, Bench
-from storage.config import ConfirmSource
-from storage.errors import DiskFullError, FlushFailedError, StoreError, StoreReadOnlyError
-from storage.tools.verify import verify
 from tandemlog.format.files.epochs import EpochEntry
+from tandemlog_server.storage.config import ConfirmSource
+from tandemlog_server.storage.errors import (
+    DiskFullError,
+    FlushFailedError,
+    StoreError,
+    StoreReadOnlyError,
+)
+from tandemlog_server.storage.tools.verify import verify
 
 ENDS: dict[str, Callable[[Bench], object]] = {
     "nothing": lambda bench: None,

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from storage.errors import DiskFullError, StoreError
 from tandemlog.format.record.producer_mark import ProducerMark
+from tandemlog_server.storage.errors import DiskFullError, StoreError
 
 LAST = ProducerMark("p", 0, 1, 0, 3)
 OWN = DIRECTORY / "tandemlog"

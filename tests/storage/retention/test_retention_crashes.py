@@ -10,9 +10,9 @@ import pytest
 from fakes.crashed_stores import LOG, QUEUE, assert_whole
 from fakes.mortal_files import DeathError, MortalFiles
 from fakes.stores import CONFIG, Bench
-from storage.config import RetentionConfig
-from storage.retention.cleaning import Cleaner
 from tandemlog.format.files.epochs import EpochEntry
+from tandemlog_server.storage.config import RetentionConfig
+from tandemlog_server.storage.retention.cleaning import Cleaner
 
 RETENTION = RetentionConfig(reserved_hours=1, delete_hours=tuple(range(24)), delete_batch_max=2)
 ENDS: dict[str, Callable[[Bench], object]] = {

@@ -8,12 +8,12 @@ import pytest
 
 from fakes.crashed_stores import assert_whole
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from storage.clock import SETTLE_S
-from storage.config import ConfirmSource, RetentionConfig
-from storage.housekeeping import release_maps
-from storage.reads.results import GetStatus
-from storage.retention.cleaning import PAUSE_S, Cleaner
 from tandemlog.format.files.epochs import EpochEntry
+from tandemlog_server.storage.clock import SETTLE_S
+from tandemlog_server.storage.config import ConfirmSource, RetentionConfig
+from tandemlog_server.storage.housekeeping import release_maps
+from tandemlog_server.storage.reads.results import GetStatus
+from tandemlog_server.storage.retention.cleaning import PAUSE_S, Cleaner
 
 PATIENCE_S = 20.0  # never reached by a test that passes
 AT_ANY_HOUR = RetentionConfig(reserved_hours=1, delete_hours=tuple(range(24)))

@@ -1,7 +1,7 @@
 from pathlib import Path
 
-from storage.disk.real_files import RealFileSystem
-from storage.state_files.abort_file import AbortFile
+from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.state_files.abort_file import AbortFile
 
 
 def test_it_exists_between_create_and_remove(tmp_path: Path) -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from running import ROOT
-from storage.disk.real_files import RealFileSystem
-from storage.errors import DiskFullError, StoreLockedError
-from storage.state_files.abort_file import AbortFile
-from storage.state_files.lock_file import LockFile
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.errors import DiskFullError, StoreLockedError
+from tandemlog_server.storage.state_files.abort_file import AbortFile
+from tandemlog_server.storage.state_files.lock_file import LockFile
 
 HOLD = """
 import fcntl, os, sys
@@ -162,9 +162,9 @@ def test_a_process_that_the_lock_does_not_tell_is_named_by_its_own_note() -> Non
 OPEN = """
 import sys
 from pathlib import Path
-from storage.config import StoreConfig
-from storage.errors import StoreLockedError
-from storage.message_store import MessageStore
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.errors import StoreLockedError
+from tandemlog_server.storage.message_store import MessageStore
 
 try:
     store = MessageStore.open(StoreConfig(Path(sys.argv[1])))

@@ -8,16 +8,16 @@ import pytest
 from fakes.crashed_stores import flip
 from fakes.mortal_files import DeathError, MortalFiles
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from storage.config import ConfirmSource
-from storage.errors import BatchRefusedError
-from storage.producers.producer_table import ProducerTable
-from storage.recovery.prologue import prologue
-from storage.retention.cleaning import Cleaner
-from storage.state_files.producer_begins import table_before
-from storage.tools.verify import verify
 from tandemlog.format.errors import FormatError
 from tandemlog.format.files.epochs import EpochEntry
 from tandemlog.format.record.producer_mark import ProducerMark
+from tandemlog_server.storage.config import ConfirmSource
+from tandemlog_server.storage.errors import BatchRefusedError
+from tandemlog_server.storage.producers.producer_table import ProducerTable
+from tandemlog_server.storage.recovery.prologue import prologue
+from tandemlog_server.storage.retention.cleaning import Cleaner
+from tandemlog_server.storage.state_files.producer_begins import table_before
+from tandemlog_server.storage.tools.verify import verify
 
 REPLICATED = replace(CONFIG, confirm=ConfirmSource.REPLICATION)
 BEGINS = DIRECTORY / "tandemlog" / "producers-begin"

@@ -8,15 +8,15 @@ import pytest
 from fakes.crashed_stores import flip
 from fakes.mortal_files import DeathError, MortalFiles
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from storage.config import ConfirmSource
-from storage.retention.cleaning import Cleaner
-from storage.state_files.producer_begins import table_before
-from storage.state_files.queue_begins import QueueBegins, decode
-from storage.tools.rebuild import rebuild
-from storage.tools.recover import recover
-from storage.tools.verify import verify
 from tandemlog.format.errors import FormatError
 from tandemlog.format.files.epochs import EpochEntry
+from tandemlog_server.storage.config import ConfirmSource
+from tandemlog_server.storage.retention.cleaning import Cleaner
+from tandemlog_server.storage.state_files.producer_begins import table_before
+from tandemlog_server.storage.state_files.queue_begins import QueueBegins, decode
+from tandemlog_server.storage.tools.rebuild import rebuild
+from tandemlog_server.storage.tools.recover import recover
+from tandemlog_server.storage.tools.verify import verify
 
 REPLICATED = replace(CONFIG, confirm=ConfirmSource.REPLICATION)
 BEGINS = DIRECTORY / "tandemlog" / "queue-begins.json"

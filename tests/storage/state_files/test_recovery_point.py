@@ -1,8 +1,8 @@
 from pathlib import Path
 from zlib import crc32
 
-from storage.disk.real_files import RealFileSystem
-from storage.state_files.recovery_point import RecoveryPoint, RecoveryPointFile
+from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.state_files.recovery_point import RecoveryPoint, RecoveryPointFile
 
 RECORD = RecoveryPoint(1000, 2000, 1500, 77, False, {"T": {0: 5, 11: 7}, "订单": {3: 1}})
 

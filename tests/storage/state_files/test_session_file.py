@@ -8,9 +8,10 @@ from random import Random
 import pytest
 
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from storage.config import FlushMode, StoreConfig
-from storage.errors import StoreError
-from storage.state_files.session_file import (
+from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.config import FlushMode, StoreConfig
+from tandemlog_server.storage.errors import StoreError
+from tandemlog_server.storage.state_files.session_file import (
     CUT,
     DAMAGED,
     FSYNC,
@@ -19,8 +20,7 @@ from storage.state_files.session_file import (
     SessionFile,
     next_session,
 )
-from storage.tools.recover import plan, recover
-from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.tools.recover import plan, recover
 
 PATH = Path("/store/session.json")
 LOG = DIRECTORY / "commitlog" / f"{0:020d}"

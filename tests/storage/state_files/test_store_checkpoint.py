@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.state_files.checkpoint import StoreCheckpoint
 from tandemlog.format.files.checkpoint import Checkpoint
 from tandemlog.testing.memory_files import MemoryFiles
+from tandemlog_server.storage.state_files.checkpoint import StoreCheckpoint
 
 PATH = Path("/store/checkpoint")
 VALUE = Checkpoint(1, 2, 3, 4, 5, 6)

@@ -5,11 +5,11 @@ import pytest
 
 from fakes.batches import Put, batch_of
 from fakes.stores import CONFIG, Bench
-from storage.config import ConfirmSource, StoreConfig
-from storage.disk.real_files import RealFileSystem
-from storage.message_store import MessageStore
-from storage.metadata.topics import TopicConfig
-from storage.tools.compare import CompareReport, compare
+from tandemlog_server.storage.config import ConfirmSource, StoreConfig
+from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.metadata.topics import TopicConfig
+from tandemlog_server.storage.tools.compare import CompareReport, compare
 
 
 def config_of(directory: Path) -> StoreConfig:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import golden
-from storage.config import StoreConfig
-from storage.tools.dump import dump
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.tools.dump import dump
 
 pytestmark = pytest.mark.golden
 

@@ -3,9 +3,9 @@ from dataclasses import replace
 import pytest
 
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from storage.errors import StoreLayoutError, StoreLockedError
-from storage.tools.rebuild import rebuild
-from storage.tools.verify import verify
+from tandemlog_server.storage.errors import StoreLayoutError, StoreLockedError
+from tandemlog_server.storage.tools.rebuild import rebuild
+from tandemlog_server.storage.tools.verify import verify
 
 
 @pytest.fixture

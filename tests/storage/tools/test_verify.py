@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import golden
-from storage.config import StoreConfig
-from storage.errors import StoreLayoutError
-from storage.tools.rebuild import rebuild
-from storage.tools.recover import recover
-from storage.tools.verify import VerifyReport, verify
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.errors import StoreLayoutError
+from tandemlog_server.storage.tools.rebuild import rebuild
+from tandemlog_server.storage.tools.recover import recover
+from tandemlog_server.storage.tools.verify import VerifyReport, verify
 
 pytestmark = pytest.mark.golden
 

@@ -11,16 +11,16 @@ import pytest
 
 from fakes.flipped_stores import CONFIG, TOPICS, base_store
 from fakes.stores import DIRECTORY
-from storage.clock import SystemClock
-from storage.config import StoreConfig
-from storage.disk.file_pool import FilePool
-from storage.disk.real_files import RealFileSystem
-from storage.errors import StoreError
-from storage.index.index_file import IndexFile, create_index_file
-from storage.message_store import MessageStore
-from storage.tools.verify import verify
 from tandemlog.format.files.index_layout import key_hash, tag_key
 from tandemlog.format.record.record import decode_record
+from tandemlog_server.storage.clock import SystemClock
+from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.disk.file_pool import FilePool
+from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.errors import StoreError
+from tandemlog_server.storage.index.index_file import IndexFile, create_index_file
+from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.tools.verify import verify
 
 
 @pytest.fixture(scope="module")

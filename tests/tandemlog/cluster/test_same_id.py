@@ -5,10 +5,10 @@ from itertools import permutations
 
 import pytest
 
-from cli.cluster.nodes_table import alarm_lines, node_rows
-from cli.cluster.verdict import Level, judge
 from tandemlog.cluster.topology import ReadFrom, Topology, merge_answers
 from tandemlog.v1 import admin_pb2, common_pb2
+from tandemlog_server.cli.cluster.nodes_table import alarm_lines, node_rows
+from tandemlog_server.cli.cluster.verdict import Level, judge
 
 Answers = dict[str, admin_pb2.DescribeClusterResponse]
 CONFIGURED = None

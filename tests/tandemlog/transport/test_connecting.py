@@ -9,7 +9,6 @@ import pytest
 from made_certificates import Authority
 
 from fakes.fake_broker import FakeCluster
-from node.certs.names import Kind
 from tandemlog import (
     AsyncAdmin,
     AsyncConsumer,
@@ -25,6 +24,7 @@ from tandemlog.errors import (
     SecurityError,
     TandemlogError,
 )
+from tandemlog_server.node.certs.names import Kind
 
 QUICK = ConnectionOptions(retry_timeout_ms=1_500)
 

@@ -23,11 +23,10 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from tandemlog.format.calls import LEAVE, LEAVE_FOR_A_WHILE
 from tandemlog_server.node.groups.assignor import Queue, assign
 from tandemlog_server.node.groups.group import (
     JOIN,
-    LEAVE,
-    LEAVE_FOR_A_WHILE,
     FencedInstanceError,
     FencedMemberError,
     Group,

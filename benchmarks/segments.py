@@ -24,7 +24,7 @@ from tandemlog.logs.jobs.audit import audit
 from tandemlog.logs.jobs.export import ExportOptions, export
 from tandemlog.logs.jobs.rebuild import RebuildOptions, rebuild
 from tandemlog.logs.view_columns import MESSAGES
-from tandemlog.spark.arrow.message_columns import message_batch
+from tandemlog.arrow.message_columns import message_batch
 from tandemlog.spark.session import spark_session
 from tandemlog.spark.spark_schema import spark_schema
 

@@ -13,7 +13,7 @@ from tandemlog_server.cli.app import app
 from tandemlog_server.cli.docs_page import cli_markdown
 from tandemlog_server.cli.shared.exit_codes import MEANING
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text()
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text()
 
 
 def commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:

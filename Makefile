@@ -1,7 +1,7 @@
 # Two commands matter: `make demo` runs the main job, `make test` passes the tests.
 # Both make their own virtual environment in .venv and need Python 3.11+, make and the network.
 
-.PHONY: demo test check unit golden sim cluster fuzz chaos fault spark interop docker bench bench-peers bench-rocketmq soak proto docs format install clean
+.PHONY: demo test fast slow check unit golden sim cluster fuzz chaos fault spark interop docker bench bench-peers bench-rocketmq soak proto docs format install clean
 .DEFAULT_GOAL := test
 
 VENV := .venv
@@ -13,11 +13,11 @@ OUTSIDE := cluster or fuzz or fault or spark or interop or docker
 # The tests start hundreds of Python processes: they are to find our modules compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-$(VENV)/.run: pyproject.toml scripts/make_venv.sh
+$(VENV)/.run: pyproject.toml constraints.txt scripts/make_venv.sh
 	sh scripts/make_venv.sh $(VENV) "."
 	touch $@
 
-$(VENV)/.dev: pyproject.toml scripts/make_venv.sh
+$(VENV)/.dev: pyproject.toml constraints.txt scripts/make_venv.sh
 	sh scripts/make_venv.sh $(VENV) ".[dev,spark]"
 	touch $@ $(VENV)/.run
 
@@ -26,13 +26,17 @@ install: $(VENV)/.dev
 demo: $(VENV)/.run
 	$(PYTHON) scripts/demo.py
 
-# Lint, format, strict types; then every group of tests: what runs inside one process on all cores,
-# then what starts processes, Spark, brokers or containers, in lanes side by side
-# (tests/conftest.py has them); last what measures a node on a machine that does nothing else.
-# Groups whose needs are missing say so and are skipped, unless CI=true: then a missing need is a
-# failure.
-test: check
+# All that a change must pass. Groups of tests whose needs are missing say so and are skipped,
+# unless CI=true: then a missing need is a failure.
+test: fast slow
+
+# Lint, format, strict types; then what runs inside one process, on all cores. About ten minutes.
+fast: check
 	$(PYTEST) -n auto -m "not ($(OUTSIDE))"
+
+# What starts processes, Spark, brokers or containers, in lanes side by side (tests/conftest.py has
+# them); last what measures a node on a machine that does nothing else. About half an hour.
+slow: $(VENV)/.dev
 	$(PYTEST) -n 3 --dist loadscope --max-worker-restart 0 -m "($(OUTSIDE)) and not quiet"
 	$(PYTEST) -m quiet
 

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.harness import Figure, median_of
 from benchmarks.spark import MB, RUNS, noop, seconds
+from tandemlog.arrow.message_columns import message_batch
 from tandemlog.format.columns.headers import gather_headers
 from tandemlog.format.columns.patch import patch_stored_fields
 from tandemlog.format.columns.walk import walk
@@ -24,7 +25,6 @@ from tandemlog.logs.jobs.audit import audit
 from tandemlog.logs.jobs.export import ExportOptions, export
 from tandemlog.logs.jobs.rebuild import RebuildOptions, rebuild
 from tandemlog.logs.view_columns import MESSAGES
-from tandemlog.arrow.message_columns import message_batch
 from tandemlog.spark.session import spark_session
 from tandemlog.spark.spark_schema import spark_schema
 

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Make the virtual environment $1 where it is missing and install $2 into it.
+# Make the virtual environment $1 where it is missing and install $2 into it, with the tools that
+# constraints.txt pins.
 # A fresh Debian has Python without its venv module: root gets it installed, others are told how.
 set -eu
 venv=$1
@@ -30,4 +31,4 @@ if [ ! -x "$venv/bin/python" ] || ! "$venv/bin/python" -c 'import pip' 2>/dev/nu
     fi
     "$python" -m venv "$venv"
 fi
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e "$what"
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint constraints.txt -e "$what"

@@ -16,7 +16,7 @@ no other way, one version after the one that brought it (docs/upgrading.md).
 from dataclasses import dataclass
 
 VERSION = "0.2.0"
-"""Of this program: the same as in pyproject.toml, which a test compares."""
+"""Of this program. The package is built with it, and scripts/release.py writes it."""
 
 SILENT = "0.1 or older"
 """How a peer is called that does not say its version."""

@@ -8,7 +8,6 @@ topics and groups there are.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
@@ -20,6 +19,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from tandemlog.v1 import common_pb2
+from tandemlog_server.ha.protocol.versions import VERSION
 
 from ..puts.ack_stats import AckStats
 from ..roles.election_numbers import ElectionNumbers
@@ -28,7 +28,6 @@ from .numbers import Histogram, NodeNumbers
 from .workload import WorkloadNumbers
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_VERSION = version("tandemlog")
 _RENAMED = {
     "raw_chunks_total": "replicated_chunks_total",
     "raw_bytes_total": "replicated_bytes_total",
@@ -92,7 +91,7 @@ def families_of(
 
 
 def _node(make: Families, numbers: NodeNumbers) -> Iterator[Metric]:
-    yield make.many("build_info", [((_VERSION,), 1)])
+    yield make.many("build_info", [((VERSION,), 1)])
     yield make.one("role", numbers.own.role == common_pb2.MASTER)
     yield make.one("can_ack", numbers.can_ack)
     yield make.one("store_failed", numbers.store_failed)

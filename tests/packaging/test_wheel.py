@@ -10,6 +10,7 @@ from zipfile import ZipFile
 import pytest
 
 from running import ROOT
+from tandemlog_server.ha.protocol.versions import VERSION
 
 SERVER = ("storage", "ha", "rocketmq", "node", "cli")
 """Folders that are installed below tandemlog_server."""
@@ -80,6 +81,7 @@ def test_pytest_finds_the_fixtures(wheel: dict[str, bytes]) -> None:
 
 def test_it_says_what_it_is(wheel: dict[str, bytes]) -> None:
     said = metadata(wheel)
+    assert said["Version"] == VERSION
     links = dict(each.split(", ") for each in said.get_all("Project-URL", []))
     assert set(links) == {"Homepage", "Documentation", "Changelog", "Issues"}
     assert "Typing :: Typed" in said.get_all("Classifier", [])

@@ -1,8 +1,6 @@
 """Nodes of different versions: what they say of themselves, and when they cannot work together."""
 
-import tomllib
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -20,17 +18,11 @@ from tandemlog_server.ha.protocol.versions import (
     misfit,
 )
 
-ROOT = Path(__file__).resolve().parent.parent.parent.parent
 NEWER = Build("9.9.0", OURS.features | {"sealed-chunks"}, OURS.needs | {"sealed-chunks"})
 VIEW = MasterView("c", "m", "mi", "m:1", 1, EpochTable((EpochEntry(1, 0),)), 0, 100, 100, 4096, 64)
 HELLO = Hello("c", "s", "si")
 ANSWER = Answer(HelloAction.CONTINUE, 0, master_id="m", epoch=1, file_size=4096, max_offset=9)
 SLAVE = SlaveView(0, 0, 0, 0, 0)
-
-
-def test_the_version_is_that_of_the_package() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert project["version"] == VERSION
 
 
 def test_every_feature_has_the_version_that_brought_it() -> None:

@@ -30,7 +30,7 @@ from benchmarks.peers.measures import (
 )
 from tandemlog import EARLIEST, LATEST, Admin, Consumer, Message, Producer
 from tandemlog.memory import keep_freed_memory
-from tandemlog.sync.consumer import Stream
+from tandemlog.sync import Stream
 
 
 def make_topics(endpoint: str, count: int) -> None:

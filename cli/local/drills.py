@@ -21,8 +21,7 @@ from typing import Self
 from tandemlog.cluster.elections import ClusterChange
 from tandemlog.errors import NodeUnavailableError, TandemlogError
 from tandemlog.message import Message, SendResult
-from tandemlog.sync.admin import Admin
-from tandemlog.sync.consumer import Consumer
+from tandemlog.sync import Admin, Consumer
 from tandemlog.sync.producer import Producer
 from tandemlog.transport.security import Security
 

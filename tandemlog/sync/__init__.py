@@ -4,8 +4,8 @@ All of them share one event loop in a thread of its own (loop_thread.py).
 """
 
 from ..produce.futures import SendFuture
-from .admin import Admin
-from .consumer import Consumer, Stream
+from .generated.admin import Admin
 from .producer import Producer
+from .sync_stream import Consumer, Stream
 
 __all__ = ["Admin", "Consumer", "Producer", "SendFuture", "Stream"]

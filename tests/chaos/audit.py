@@ -19,7 +19,7 @@ from running import NodeProcess
 from tandemlog.errors import TandemlogError
 from tandemlog.format.files.epochs import EpochTable, decode_epochs
 from tandemlog.format.record.record import Record
-from tandemlog.sync.admin import Admin
+from tandemlog.sync import Admin
 from tandemlog_server.cli.local.drills import QUEUES, TOPIC
 
 

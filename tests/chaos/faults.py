@@ -21,7 +21,7 @@ from coordinators import Process
 from running import NodeProcess, ServerProcess
 from tandemlog.cluster.elections import ClusterChange
 from tandemlog.errors import TandemlogError
-from tandemlog.sync.admin import Admin
+from tandemlog.sync import Admin
 from tandemlog.v1 import common_pb2
 
 SHORT_S = 2.0

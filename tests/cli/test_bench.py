@@ -14,7 +14,7 @@ from cli_node import (  # noqa: F401 - fixtures
 )
 
 from tandemlog.message import Message
-from tandemlog.sync.consumer import Consumer
+from tandemlog.sync import Consumer
 from tandemlog.sync.producer import Producer
 from tandemlog_server.cli.messages.load import HEAD, Load, Measured, heads_of
 from tandemlog_server.node.node import Node

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from tandemlog.message import Message
 from tandemlog.produce.framing import is_reserved
 from tandemlog.produce.options import ProducerOptions
-from tandemlog.sync.consumer import Consumer
+from tandemlog.sync import Consumer
 from tandemlog.sync.producer import Producer
 from tandemlog_server.node.node import Node
 

@@ -17,7 +17,7 @@ from cli_node import (  # noqa: F401 - fixtures
 from tandemlog.errors import QueuesNotEmptyError
 from tandemlog.message import Message
 from tandemlog.produce.options import ProducerOptions
-from tandemlog.sync.admin import Admin
+from tandemlog.sync import Admin
 from tandemlog.sync.producer import Producer
 from tandemlog_server.node.node import Node
 

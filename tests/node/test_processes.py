@@ -16,8 +16,7 @@ from tandemlog.cluster.connection import ConnectionOptions
 from tandemlog.errors import TandemlogError
 from tandemlog.message import Message
 from tandemlog.produce.options import ProducerOptions
-from tandemlog.sync.admin import Admin
-from tandemlog.sync.consumer import Consumer
+from tandemlog.sync import Admin, Consumer
 from tandemlog.sync.producer import Producer
 
 pytestmark = pytest.mark.cluster

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from tandemlog.format.calls import DEFAULT_PORT
-from tandemlog.sync.admin import Admin
+from tandemlog.sync import Admin
 
 from ...local.cluster import ClusterError, LocalCluster, Wishes, plan_cluster
 from ...local.coordinator import EMBEDDED, ETCD

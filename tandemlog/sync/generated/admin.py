@@ -4,20 +4,20 @@ from collections.abc import Coroutine, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
-from ..admin import AsyncAdmin, ProducerInfo, TopicInfo
-from ..cluster.connection import ConnectionOptions
-from ..cluster.elections import Changed, ClusterChange, Coordination, History
-from ..cluster.node_details import NodeConnection, NodeSetting, SettingChange
-from ..cluster.takeover import Takeover
-from ..cluster.topology import ReadFrom, Topology
-from ..consume.group_admin import GroupDescription, OffsetChange
-from ..consume.lag import QueueLag
-from ..consume.positions import Queue, QueueRange, Start
-from ..consume.received_message import ReceivedMessage
-from ..errors import ClientClosedError
-from ..forks import inherited, watch
-from ..transport.security import Security
-from .loop_thread import LoopThread
+from ...admin import AsyncAdmin, ProducerInfo, TopicInfo
+from ...cluster.connection import ConnectionOptions
+from ...cluster.elections import Changed, ClusterChange, Coordination, History
+from ...cluster.node_details import NodeConnection, NodeSetting, SettingChange
+from ...cluster.takeover import Takeover
+from ...cluster.topology import ReadFrom, Topology
+from ...consume.group_admin import GroupDescription, OffsetChange
+from ...consume.lag import QueueLag
+from ...consume.positions import Queue, QueueRange, Start
+from ...consume.received_message import ReceivedMessage
+from ...errors import ClientClosedError
+from ...forks import inherited, watch
+from ...transport.security import Security
+from ..loop_thread import LoopThread
 
 ResultT = TypeVar("ResultT")
 

@@ -1,0 +1,1 @@
+"""Generated from the clients for asyncio by `make sync`. Do not edit."""

@@ -1,7 +1,7 @@
 # Two commands matter: `make demo` runs the main job, `make test` passes the tests.
 # Both make their own virtual environment in .venv and need Python 3.11+, make and the network.
 
-.PHONY: demo test fast slow check unit golden sim cluster fuzz chaos fault spark interop docker bench bench-peers bench-rocketmq soak proto docs format install clean
+.PHONY: demo test fast slow check unit golden sim cluster fuzz chaos fault spark interop docker bench bench-peers bench-rocketmq soak proto sync docs format install clean
 .DEFAULT_GOAL := test
 
 VENV := .venv
@@ -85,6 +85,10 @@ soak: $(VENV)/.dev
 
 proto: $(VENV)/.dev
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(PYTHON) scripts/generate_stubs.py
+
+# Admin and Consumer, from AsyncAdmin and AsyncConsumer.
+sync: $(VENV)/.dev
+	$(PYTHON) scripts/generate_sync.py
 
 # The pages that are made from the program itself.
 docs: $(VENV)/.dev

@@ -6,7 +6,7 @@ usage: python scripts/api_docs.py > docs/api.md
     tandemlog.errors  ──▶ the tree of errors, then each of them
 
 A client for asyncio has the methods of its synchronous twin: of those only the signatures are
-shown. The twin without a docstring of its own shows that of asyncio.
+shown.
 """
 
 import dataclasses
@@ -118,11 +118,9 @@ def _class(name: str, kind: type) -> Iterator[str]:
         if text := _own_doc(kind):
             yield _prose(text)
         own = list(_members(kind))
-    elsewhere = {each: name for name, each in TWINS.items()}.get(name)
-    spare = getattr(tandemlog, elsewhere) if elsewhere else None
     for attribute, member in own:
         yield _code(_shown(attribute, member))
-        if text := _doc(attribute, member, spare):
+        if text := inspect.cleandoc(_function(member).__doc__ or ""):
             yield _prose(text)
 
 
@@ -150,15 +148,6 @@ def _members(kind: type) -> Iterator[tuple[str, Any]]:
 def _function(member: Any) -> Any:
     function = member.fget if isinstance(member, property) else member
     return getattr(function, "__func__", function)
-
-
-def _doc(name: str, member: Any, spare: type | None) -> str:
-    """Its own docstring; where that is missing or names the one of asyncio, that one."""
-    text = inspect.cleandoc(_function(member).__doc__ or "")
-    if spare is not None and (not text or f"{spare.__name__}.{name}" in text):
-        other = inspect.getattr_static(spare, name, None)
-        text = inspect.cleandoc(_function(other).__doc__ or "") or text if other else text
-    return text
 
 
 def _shown(name: str, member: Any) -> str:

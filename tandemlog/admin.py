@@ -127,6 +127,7 @@ class AsyncAdmin:
         """Nothing to do: the first call connects. For symmetry with the producer."""
 
     async def close(self) -> None:
+        """Closes the connection."""
         if inherited(self):
             return
         await self._connection.close()

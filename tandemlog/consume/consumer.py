@@ -200,9 +200,9 @@ class AsyncConsumer:
         (topic, queue id); the default is COMMITTED with a group, EARLIEST without. `tags`:
         "a || b". `until_end`: stops at the present end of the queues.
 
-        Called where the messages are taken: `on_assigned`, `on_revoked` (it may commit) and
-        `on_lost` with the stream and queues, after they were assigned, before they are given up,
-        after they were lost; `on_commit_error` with an error and offsets.
+        Called by the task that takes the messages: `on_assigned`, `on_revoked` (it may commit)
+        and `on_lost` with the stream and queues, after they were assigned, before they are given
+        up, after they were lost; `on_commit_error` with an error and offsets.
 
         Raises UnknownTopicError, UnknownQueueError, NoNodeError.
         """
@@ -345,7 +345,9 @@ class AsyncConsumer:
         queues: Mapping[str, Sequence[int]] | Sequence[int] | None = None,
         options: FollowOptions | None = None,
     ) -> AsyncScan:
-        """The messages of `topics` from `start` to before `end` as Arrow batches: see AsyncScan.
+        """The messages of `topics` from `start` to before `end` as Arrow batches.
+
+        The result is an AsyncScan: read it before the consumer is closed.
 
         `start` as in `follow`; `end`: LATEST, the present end of the queues; a time (ms or
         datetime), before which the messages were stored; or an offset for each (topic, queue id),

@@ -12,10 +12,10 @@ import os
 import sys
 import threading
 from collections.abc import Coroutine
-from typing import Any, ClassVar, Optional, TypeVar
+from typing import Any, ClassVar, Generic, Optional, Protocol, Self, TypeVar
 
-from ..errors import MonkeyPatchedError, TandemlogError
-from ..forks import forked_error
+from ..errors import ClientClosedError, MonkeyPatchedError, TandemlogError
+from ..forks import forked_error, inherited, watch
 
 ResultT = TypeVar("ResultT")
 
@@ -72,6 +72,42 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
+
+
+class _AsyncClient(Protocol):
+    async def close(self) -> None: ...
+
+
+ClientT = TypeVar("ClientT", bound=_AsyncClient)
+
+
+class SyncClient(Generic[ClientT]):
+    """What the generated clients share: a client for asyncio, and the loop in which it runs."""
+
+    def __init__(self, client: ClientT) -> None:
+        self._client = client
+        self._open_thread: LoopThread | None = LoopThread.of_process()
+        watch(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if inherited(self):
+            return
+        thread, self._open_thread = self._open_thread, None
+        if thread is not None:
+            thread.run(self._client.close())
+
+    @property
+    def _thread(self) -> LoopThread:
+        """Raises ClientClosedError."""
+        if self._open_thread is None:
+            raise ClientClosedError("the client is closed")
+        return self._open_thread
 
 
 def _check_threads() -> None:

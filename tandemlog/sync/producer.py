@@ -5,7 +5,8 @@
         result = future.result()
 
 Messages are framed in the calling thread and collected under one lock; the loop's thread gets only
-whole requests. So a send does not have to switch threads.
+whole requests. So a send does not have to switch threads, which is why this is by hand: a generated
+one would call AsyncProducer for each message.
 """
 
 import atexit

@@ -1,41 +1,33 @@
-"""The consumer without asyncio: the same names.
+"""What `Consumer.follow` and `Consumer.scan` return: messages and columns without asyncio.
 
     with Consumer("10.0.0.1:10911", group="billing") as consumer:
         with consumer.follow("orders") as stream:
             for message in stream:
                 ...
 
-The loop's thread passes on whole batches; messages are created in the caller's thread.
+The loop's thread passes on whole batches; messages are created, and columns decoded, in the
+caller's thread. So this is by hand, unlike Consumer (generated/consumer.py): a Stream that calls
+AsyncStream for each message would change threads for each.
 """
 
 import asyncio
 import importlib
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from ..cluster.connection import ConnectionOptions
-from ..cluster.histories import PositionCheck
-from ..cluster.topology import ReadFrom
 from ..consume.columns import as_arrow
 from ..consume.commits import Commit
-from ..consume.consumer import AsyncConsumer
 from ..consume.delivery_cursor import DeliveryCursor
-from ..consume.follow_options import FollowOptions
-from ..consume.follower import OnCommitError, OnQueues
 from ..consume.lag import QueueLag
-from ..consume.positions import EARLIEST, LATEST, Queue, QueueRange, Start
+from ..consume.positions import Queue, Start
 from ..consume.received import ReceivedBatch
 from ..consume.received_message import ReceivedMessage
 from ..consume.scan import AsyncScan
 from ..consume.statistics import ConsumerStatistics
 from ..consume.stream import AsyncStream
-from ..consume.subscription import Topics
-from ..errors import ClientClosedError
 from ..forks import inherited, watch
-from ..format.files.log_history import LogHistory
-from ..transport.security import Security
 from .loop_thread import LoopThread
 
 if TYPE_CHECKING:
@@ -214,170 +206,7 @@ class Stream:
         return asyncio.run_coroutine_threadsafe(commit(), self._thread.loop)
 
 
-class Consumer:
-    """Reads from the cluster that `endpoints` belong to: from its master, a slave or any node, and
-    from another allowed node if one fails. `group` is the group whose offsets are committed, and
-    whose members share the queues. `instance_id` makes a static member: one that comes back within
-    its session under this name gets the same queues."""
-
-    def __init__(
-        self,
-        endpoints: str | Sequence[str],
-        *,
-        group: str | None = None,
-        instance_id: str | None = None,
-        read_from: ReadFrom | str = ReadFrom.ANY,
-        options: FollowOptions | None = None,
-        connection: ConnectionOptions | None = None,
-        security: Security | None = None,
-    ) -> None:
-        self._consumer = AsyncConsumer(
-            endpoints,
-            group=group,
-            instance_id=instance_id,
-            read_from=read_from,
-            options=options,
-            connection=connection,
-            security=security,
-        )
-        self.group = group
-        self._open_thread: LoopThread | None = LoopThread.of_process()
-        watch(self)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Closes its streams and the connection."""
-        if inherited(self):
-            return
-        thread, self._open_thread = self._open_thread, None
-        if thread is not None:
-            thread.run(self._consumer.close())
-
-    def pull(
-        self,
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
-        *,
-        max_messages: int = 0,
-        max_bytes: int | None = None,
-        tags: str | None = None,
-        wait_ms: int = 0,
-    ) -> ReceivedBatch:
-        """Messages of one queue from an offset on, and RocketMQ's status; waits up to `wait_ms`
-        for the first. A missing offset is not an error; the status shows it."""
-        return self._thread.run(
-            self._consumer.pull(
-                topic,
-                queue_id,
-                queue_offset,
-                max_messages=max_messages,
-                max_bytes=max_bytes,
-                tags=tags,
-                wait_ms=wait_ms,
-            )
-        )
-
-    def follow(
-        self,
-        topics: Topics,
-        *,
-        queues: Mapping[str, Sequence[int]] | Sequence[int] | None = None,
-        start: Start | Mapping[Queue, int] | None = None,
-        tags: str | None = None,
-        until_end: bool = False,
-        options: FollowOptions | None = None,
-        on_assigned: OnQueues | None = None,
-        on_revoked: OnQueues | None = None,
-        on_lost: OnQueues | None = None,
-        on_commit_error: OnCommitError | None = None,
-    ) -> Stream:
-        """Messages of all queues of `topics` (or of `queues`), as they come; see
-        AsyncConsumer.follow. Callbacks run in the thread that takes the messages."""
-        thread = self._thread
-        stream = thread.run(
-            self._consumer.follow(
-                topics,
-                queues=queues,
-                start=start,
-                tags=tags,
-                until_end=until_end,
-                options=options,
-                on_assigned=on_assigned,
-                on_revoked=on_revoked,
-                on_lost=on_lost,
-                on_commit_error=on_commit_error,
-            )
-        )
-        return Stream(thread, stream)
-
-    def scan(
-        self,
-        topics: str | Sequence[str],
-        *,
-        start: Start | Mapping[Queue, int] = EARLIEST,
-        end: Start | Mapping[Queue, int] = LATEST,
-        columns: Sequence[str] | None = None,
-        tags: str | None = None,
-        queues: Mapping[str, Sequence[int]] | Sequence[int] | None = None,
-        options: FollowOptions | None = None,
-    ) -> "pa.RecordBatchReader":
-        """The messages of `topics` from `start` to before `end` as a stream of Arrow batches; see
-        AsyncConsumer.scan. Read it before the consumer is closed."""
-        thread = self._thread
-        scan = thread.run(
-            self._consumer.scan(
-                topics,
-                start=start,
-                end=end,
-                columns=columns,
-                tags=tags,
-                queues=queues,
-                options=options,
-            )
-        )
-        return _reader_of(thread, scan)
-
-    def ranges(self, topics: str | Sequence[str] = ()) -> list[QueueRange]:
-        """The ranges of the queues of `topics` (none: of all); queues without a message are left
-        out."""
-        return self._thread.run(self._consumer.ranges(topics))
-
-    def check_positions(
-        self, positions: Mapping[Queue, int], history: LogHistory | None = None
-    ) -> PositionCheck:
-        """For programs that keep positions themselves: whether offsets of next messages, by (topic,
-        queue id), that were read from a log with `history` mean the same in the cluster's log now;
-        see AsyncConsumer.check_positions."""
-        return self._thread.run(self._consumer.check_positions(positions, history))
-
-    def committed(self, topics: str | Sequence[str] = ()) -> dict[Queue, int]:
-        """The group's committed offsets by (topic, queue id)."""
-        return self._thread.run(self._consumer.committed(topics))
-
-    def commit(self, offsets: Mapping[Queue, int]) -> None:
-        """Saves offsets for the group: where it continues reading, by (topic, queue id). Queues
-        that a stream of this consumer owns are committed by it; the others must have no owner
-        (GroupHasMembersError)."""
-        self._thread.run(self._consumer.commit(offsets))
-
-    def statistics(self) -> ConsumerStatistics:
-        """Of all its streams together, with the totals of those that are closed."""
-        return self._consumer.statistics()
-
-    @property
-    def _thread(self) -> LoopThread:
-        if self._open_thread is None:
-            raise ClientClosedError("the consumer is closed")
-        return self._open_thread
-
-
-def _reader_of(thread: LoopThread, scan: AsyncScan) -> "pa.RecordBatchReader":
+def reader_of(thread: LoopThread, scan: AsyncScan) -> "pa.RecordBatchReader":
     """The batches of `scan`, which runs in the loop of `thread`.
 
     The loop's thread fetches ahead; batches are decoded in the thread that reads. When the reader

@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 import tandemlog
-from tandemlog.admin import AsyncAdmin
-from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.consume.stream import AsyncStream
 from tandemlog.produce.producer import AsyncProducer
-from tandemlog.sync import Admin, Consumer, Producer, Stream
+from tandemlog.sync import Producer, Stream
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -72,14 +70,9 @@ def test_other_names_are_not() -> None:
 
 @pytest.mark.parametrize(
     ("plain", "asynchronous"),
-    [
-        (Producer, AsyncProducer),
-        (Consumer, AsyncConsumer),
-        (Admin, AsyncAdmin),
-        (Stream, AsyncStream),
-    ],
+    [(Producer, AsyncProducer), (Stream, AsyncStream)],
 )
-def test_both_faces_have_the_same_names(plain: type, asynchronous: type) -> None:
+def test_what_is_by_hand_has_the_names_of_asyncio(plain: type, asynchronous: type) -> None:
     def methods(kind: type) -> dict[str, list[str]]:
         return {
             name: list(inspect.signature(member).parameters)

@@ -1,8 +1,10 @@
-"""The admin client without asyncio: the same names, see admin.py."""
+"""Generated from AsyncAdmin (tandemlog/admin.py) by `make sync`. Do not edit.
 
-from collections.abc import Coroutine, Mapping, Sequence
+Each call runs in the clients' loop (loop_thread.py); the caller's thread waits for it.
+"""
+
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Self, TypeVar
 
 from ...admin import AsyncAdmin, ProducerInfo, TopicInfo
 from ...cluster.connection import ConnectionOptions
@@ -14,15 +16,11 @@ from ...consume.group_admin import GroupDescription, OffsetChange
 from ...consume.lag import QueueLag
 from ...consume.positions import Queue, QueueRange, Start
 from ...consume.received_message import ReceivedMessage
-from ...errors import ClientClosedError
-from ...forks import inherited, watch
 from ...transport.security import Security
-from ..loop_thread import LoopThread
-
-ResultT = TypeVar("ResultT")
+from ..loop_thread import SyncClient
 
 
-class Admin:
+class Admin(SyncClient[AsyncAdmin]):
     """Administers the cluster that `endpoints` belong to."""
 
     def __init__(
@@ -33,44 +31,28 @@ class Admin:
         connection: ConnectionOptions | None = None,
         security: Security | None = None,
     ) -> None:
-        self._admin = AsyncAdmin(
-            endpoints, read_from=read_from, connection=connection, security=security
+        super().__init__(
+            AsyncAdmin(endpoints, read_from=read_from, connection=connection, security=security)
         )
-        self._thread: LoopThread | None = LoopThread.of_process()
-        watch(self)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
-        if inherited(self):
-            return
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.run(self._admin.close())
-
-    def _run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        if self._thread is None:
-            work.close()
-            raise ClientClosedError("the client is closed")
-        return self._thread.run(work)
+        """Closes the connection."""
+        super().close()
 
     def cluster(self) -> Topology:
-        """All nodes with their present roles, offsets and lag; raises NoNodeError."""
-        return self._run(self._admin.cluster())
+        """All nodes with their present roles, offsets and lag. Raises NoNodeError if no node
+        answers."""
+        return self._thread.run(self._client.cluster())
 
     def coordination(self) -> Coordination:
         """Who leads, who is in sync, who belongs to the cluster: read at the coordinator now, by
         the node that is read from. Raises CoordinatorUnavailableError, and InvalidArgumentError if
         roles are configured."""
-        return self._run(self._admin.coordination())
+        return self._thread.run(self._client.coordination())
 
     def history(self) -> History:
         """The terms of the cluster's masters; raises as `coordination`."""
-        return self._run(self._admin.history())
+        return self._thread.run(self._client.history())
 
     def change_cluster(
         self,
@@ -85,14 +67,9 @@ class Admin:
         """Asks one node, once. A switchover or a failover is only begun: `coordination` shows it
         under `request_id`. `epoch`: only in this one (0: in any). Raises ChangeRefusedError,
         OutcomeUnknownError, and as `coordination`."""
-        return self._run(
-            self._admin.change_cluster(
-                change,
-                node_id,
-                request_id=request_id,
-                epoch=epoch,
-                force=force,
-                dry_run=dry_run,
+        return self._thread.run(
+            self._client.change_cluster(
+                change, node_id, request_id=request_id, epoch=epoch, force=force, dry_run=dry_run
             )
         )
 
@@ -101,7 +78,7 @@ class Admin:
         nothing is left to wait for, else it says what it waits for. Ask again, also if the outcome
         of a call is unknown. `force`: whatever the broker does; what is not here is lost. Raises
         ChangeRefusedError if the node follows no broker."""
-        return self._run(self._admin.take_over(force=force, dry_run=dry_run))
+        return self._thread.run(self._client.take_over(force=force, dry_run=dry_run))
 
     def create_topic(
         self,
@@ -117,38 +94,38 @@ class Admin:
         TopicInfo; with `update`, the present value. Raises TopicExistsError, with `update`
         UnknownTopicError and QueuesNotEmptyError (fewer queues than hold messages),
         InvalidTopicNameError, and what the master refuses."""
-        return self._run(
-            self._admin.create_topic(
+        return self._thread.run(
+            self._client.create_topic(
                 name, queues, perm=perm, order=order, attributes=attributes, update=update
             )
         )
 
     def delete_topic(self, name: str) -> None:
         """Deletes a topic; its messages stay in the log until they expire."""
-        self._run(self._admin.delete_topic(name))
+        self._thread.run(self._client.delete_topic(name))
 
     def topics(self) -> list[TopicInfo]:
         """All topics, by name."""
-        return self._run(self._admin.topics())
+        return self._thread.run(self._client.topics())
 
     def topic(self, name: str) -> TopicInfo:
         """One topic; raises UnknownTopicError."""
-        return self._run(self._admin.topic(name))
+        return self._thread.run(self._client.topic(name))
 
     def groups(self) -> list[str]:
         """All consumer groups with a committed offset or a configuration."""
-        return self._run(self._admin.groups())
+        return self._thread.run(self._client.groups())
 
     def describe_group(self, group: str) -> GroupDescription:
         """State and members of a consumer group, as its master sees them; raises
         UnknownGroupError if it has neither members nor offsets."""
-        return self._run(self._admin.describe_group(group))
+        return self._thread.run(self._client.describe_group(group))
 
     def lag(self, group: str, topics: str | Sequence[str] = ()) -> list[QueueLag]:
         """By queue, what waits for the group: of `topics`, or of all topics that it has offsets of
         or that its members follow. A queue without an offset counts from its beginning. Raises
         UnknownGroupError, UnknownTopicError."""
-        return self._run(self._admin.lag(group, topics))
+        return self._thread.run(self._client.lag(group, topics))
 
     def reset_offsets(
         self,
@@ -159,62 +136,65 @@ class Admin:
         shift_by: int | None = None,
         dry_run: bool = False,
     ) -> list[OffsetChange]:
-        """Moves the group's offsets and returns what changes; with `dry_run` nothing does. See
-        AsyncAdmin.reset_offsets."""
-        return self._run(
-            self._admin.reset_offsets(group, topics, to=to, shift_by=shift_by, dry_run=dry_run)
+        """Moves the group's offsets and returns what changes; with `dry_run` nothing does.
+
+        `topics`: none means those that the group has offsets of. `to`: EARLIEST, LATEST, a time
+        (ms or datetime) or an offset for each (topic, queue id); or `shift_by` messages forward,
+        or back where negative. Offsets stay within what a queue holds. Raises
+        GroupHasMembersError while members are there, UnknownGroupError, UnknownTopicError.
+        """
+        return self._thread.run(
+            self._client.reset_offsets(group, topics, to=to, shift_by=shift_by, dry_run=dry_run)
         )
 
     def delete_group(self, group: str, *, dry_run: bool = False) -> None:
         """Deletes a group and its offsets; `dry_run` only says whether it would be refused. Raises
         GroupHasMembersError while members are there, UnknownGroupError."""
-        self._run(self._admin.delete_group(group, dry_run=dry_run))
+        self._thread.run(self._client.delete_group(group, dry_run=dry_run))
+
+    def stats(self) -> dict[str, float]:
+        """Statistics of the node that is read from, by name."""
+        return self._thread.run(self._client.stats())
 
     def settings(self, node_id: str = "") -> list[NodeSetting]:
         """All settings of a running node (default: of the one that is read from)."""
-        return self._run(self._admin.settings(node_id))
+        return self._thread.run(self._client.settings(node_id))
 
     def change_setting(
-        self,
-        key: str,
-        value: str,
-        node_id: str = "",
-        *,
-        unset: bool = False,
-        dry_run: bool = False,
+        self, key: str, value: str, node_id: str = "", *, unset: bool = False, dry_run: bool = False
     ) -> SettingChange:
-        """Gives one node's setting a value, in its file and, where the setting is live, at once;
-        see AsyncAdmin."""
-        return self._run(
-            self._admin.change_setting(key, value, node_id, unset=unset, dry_run=dry_run)
+        """Gives one node's setting a value (as TOML, or bare text), in its file and, where the
+        setting is live, at once; `unset` takes the key out of the file. Raises
+        InvalidArgumentError for a value that does not fit the rest, and for a key that the
+        environment gives."""
+        return self._thread.run(
+            self._client.change_setting(key, value, node_id, unset=unset, dry_run=dry_run)
         )
 
     def connections(self, node_id: str = "") -> list[NodeConnection]:
         """Who has calls in progress at a node (default: at the one that is read from)."""
-        return self._run(self._admin.connections(node_id))
-
-    def stats(self) -> dict[str, float]:
-        """Statistics of the node that is read from, by name."""
-        return self._run(self._admin.stats())
+        return self._thread.run(self._client.connections(node_id))
 
     def ranges(self, topics: str | Sequence[str] = ()) -> list[QueueRange]:
         """The ranges of the queues of `topics` (none: of all)."""
-        return self._run(self._admin.ranges(topics))
+        return self._thread.run(self._client.ranges(topics))
 
     def committed(self, group: str, topics: str | Sequence[str] = ()) -> dict[Queue, int]:
         """A group's committed offsets by (topic, queue id)."""
-        return self._run(self._admin.committed(group, topics))
+        return self._thread.run(self._client.committed(group, topics))
 
     def commit(self, group: str, offsets: Mapping[Queue, int]) -> None:
         """Sets where a group continues reading; its consumers must not run meanwhile."""
-        self._run(self._admin.commit(group, offsets))
+        self._thread.run(self._client.commit(group, offsets))
 
     def search_offset(
         self, topic: str, time: Start, *, queue_id: int | None = None, upper: bool = False
     ) -> dict[Queue, int]:
         """By queue, the first message stored at or after `time` (ms or datetime); `upper`: the
         last one stored at or before it."""
-        return self._run(self._admin.search_offset(topic, time, queue_id=queue_id, upper=upper))
+        return self._thread.run(
+            self._client.search_offset(topic, time, queue_id=queue_id, upper=upper)
+        )
 
     def query_by_key(
         self,
@@ -229,8 +209,8 @@ class Admin:
     ) -> list[ReceivedMessage]:
         """Messages with this key or unique id, stored between two times (ms or datetime; 0: no
         bound). `max_messages` 0 means 64, more with `everything`; `tags`: `key` is a tag."""
-        return self._run(
-            self._admin.query_by_key(
+        return self._thread.run(
+            self._client.query_by_key(
                 topic,
                 key,
                 max_messages=max_messages,
@@ -244,13 +224,13 @@ class Admin:
     def query_by_id(self, msg_id: str, topic: str | None = None) -> ReceivedMessage | None:
         """The message with this offset id; with `topic`, also the one with this unique id
         (UNIQ_KEY), which has the same form. None if there is none."""
-        return self._run(self._admin.query_by_id(msg_id, topic))
+        return self._thread.run(self._client.query_by_id(msg_id, topic))
 
     def messages_at(self, physical_offsets: Sequence[int]) -> list[ReceivedMessage]:
         """The messages at positions in the commit log (bytes), one for each; raises
         OffsetOutOfRangeError if the log holds none there."""
-        return self._run(self._admin.messages_at(physical_offsets))
+        return self._thread.run(self._client.messages_at(physical_offsets))
 
     def producer(self, producer_id: str) -> ProducerInfo | None:
         """What the master knows of a producer; None if nothing."""
-        return self._run(self._admin.producer(producer_id))
+        return self._thread.run(self._client.producer(producer_id))

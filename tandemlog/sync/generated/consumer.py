@@ -1,0 +1,199 @@
+"""Generated from AsyncConsumer (tandemlog/consume/consumer.py) by `make sync`. Do not edit.
+
+Each call runs in the clients' loop (loop_thread.py); the caller's thread waits for it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ...cluster.connection import ConnectionOptions
+from ...cluster.histories import PositionCheck
+from ...cluster.topology import ReadFrom
+from ...consume.consumer import AsyncConsumer
+from ...consume.follow_options import FollowOptions
+from ...consume.follower import OnCommitError, OnQueues
+from ...consume.positions import EARLIEST, LATEST, Queue, QueueRange, Start
+from ...consume.received import ReceivedBatch
+from ...consume.statistics import ConsumerStatistics
+from ...consume.subscription import Topics
+from ...format.files.log_history import LogHistory
+from ...transport.security import Security
+from ..loop_thread import SyncClient
+from ..sync_stream import Stream, reader_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Consumer(SyncClient[AsyncConsumer]):
+    """Reads from the cluster that `endpoints` belong to: from its master, a slave or any node, and
+    from another allowed node if one fails. `group` is the group whose offsets are committed, and
+    whose members share the queues. `instance_id` makes a static member: one that comes back within
+    its session under this name gets the same queues."""
+
+    def __init__(
+        self,
+        endpoints: str | Sequence[str],
+        *,
+        group: str | None = None,
+        instance_id: str | None = None,
+        read_from: ReadFrom | str = ReadFrom.ANY,
+        options: FollowOptions | None = None,
+        connection: ConnectionOptions | None = None,
+        security: Security | None = None,
+    ) -> None:
+        super().__init__(
+            AsyncConsumer(
+                endpoints,
+                group=group,
+                instance_id=instance_id,
+                read_from=read_from,
+                options=options,
+                connection=connection,
+                security=security,
+            )
+        )
+        self.group = self._client.group
+        self.instance_id = self._client.instance_id
+
+    def close(self) -> None:
+        """Closes its streams and the connection."""
+        super().close()
+
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        *,
+        max_messages: int = 0,
+        max_bytes: int | None = None,
+        tags: str | None = None,
+        wait_ms: int = 0,
+    ) -> ReceivedBatch:
+        """Messages of one queue from an offset on, and RocketMQ's status; waits up to `wait_ms`
+        for the first. A missing offset is not an error; the status shows it."""
+        return self._thread.run(
+            self._client.pull(
+                topic,
+                queue_id,
+                queue_offset,
+                max_messages=max_messages,
+                max_bytes=max_bytes,
+                tags=tags,
+                wait_ms=wait_ms,
+            )
+        )
+
+    def follow(
+        self,
+        topics: Topics,
+        *,
+        queues: Mapping[str, Sequence[int]] | Sequence[int] | None = None,
+        start: Start | Mapping[Queue, int] | None = None,
+        tags: str | None = None,
+        until_end: bool = False,
+        options: FollowOptions | None = None,
+        on_assigned: OnQueues | None = None,
+        on_revoked: OnQueues | None = None,
+        on_lost: OnQueues | None = None,
+        on_commit_error: OnCommitError | None = None,
+    ) -> Stream:
+        """Messages of all queues of `topics`, as they come.
+
+        With a group the queues are shared with its other members; `queues` names them by hand
+        instead. `topics`: names or patterns (see Subscription). `start`: EARLIEST, LATEST,
+        COMMITTED or a time (ms or datetime); with a shared group it is for topics of which the
+        group has no committed offset, as they are now, and EARLIEST by default: queues and topics
+        that come later are read from their beginning. Without sharing it may be an offset for each
+        (topic, queue id); the default is COMMITTED with a group, EARLIEST without. `tags`:
+        "a || b". `until_end`: stops at the present end of the queues.
+
+        Called by the thread that takes the messages: `on_assigned`, `on_revoked` (it may commit)
+        and `on_lost` with the stream and queues, after they were assigned, before they are given
+        up, after they were lost; `on_commit_error` with an error and offsets.
+
+        Raises UnknownTopicError, UnknownQueueError, NoNodeError.
+        """
+        return Stream(
+            self._thread,
+            self._thread.run(
+                self._client.follow(
+                    topics,
+                    queues=queues,
+                    start=start,
+                    tags=tags,
+                    until_end=until_end,
+                    options=options,
+                    on_assigned=on_assigned,
+                    on_revoked=on_revoked,
+                    on_lost=on_lost,
+                    on_commit_error=on_commit_error,
+                )
+            ),
+        )
+
+    def scan(
+        self,
+        topics: str | Sequence[str],
+        *,
+        start: Start | Mapping[Queue, int] = EARLIEST,
+        end: Start | Mapping[Queue, int] = LATEST,
+        columns: Sequence[str] | None = None,
+        tags: str | None = None,
+        queues: Mapping[str, Sequence[int]] | Sequence[int] | None = None,
+        options: FollowOptions | None = None,
+    ) -> "pa.RecordBatchReader":
+        """The messages of `topics` from `start` to before `end` as Arrow batches.
+
+        The result is a pyarrow.RecordBatchReader: read it before the consumer is closed.
+
+        `start` as in `follow`; `end`: LATEST, the present end of the queues; a time (ms or
+        datetime), before which the messages were stored; or an offset for each (topic, queue id),
+        LATEST for queues that it does not name. `columns` as in ReceivedBatch.to_arrow. Commits
+        nothing. Raises what `follow` raises, and InvalidArgumentError for an unknown column.
+        """
+        return reader_of(
+            self._thread,
+            self._thread.run(
+                self._client.scan(
+                    topics,
+                    start=start,
+                    end=end,
+                    columns=columns,
+                    tags=tags,
+                    queues=queues,
+                    options=options,
+                )
+            ),
+        )
+
+    def ranges(self, topics: str | Sequence[str] = ()) -> list[QueueRange]:
+        """The ranges of the queues of `topics` (none: of all); queues without a message are left
+        out."""
+        return self._thread.run(self._client.ranges(topics))
+
+    def check_positions(
+        self, positions: Mapping[Queue, int], history: LogHistory | None = None
+    ) -> PositionCheck:
+        """For programs that keep positions themselves: whether offsets of next messages, by (topic,
+        queue id), that were read from a log with `history` mean the same in the cluster's log now.
+
+        Keep the history of the result (`to_json`) beside the positions, and check them with it
+        before you read on; without one nothing is compared. Raises NodeUnavailableError without a
+        master."""
+        return self._thread.run(self._client.check_positions(positions, history))
+
+    def committed(self, topics: str | Sequence[str] = ()) -> dict[Queue, int]:
+        """The group's committed offsets by (topic, queue id)."""
+        return self._thread.run(self._client.committed(topics))
+
+    def commit(self, offsets: Mapping[Queue, int]) -> None:
+        """Saves offsets for the group: where it continues reading, by (topic, queue id). Queues
+        that a stream of this consumer owns are committed by it; the others must have no owner
+        (GroupHasMembersError)."""
+        self._thread.run(self._client.commit(offsets))
+
+    def statistics(self) -> ConsumerStatistics:
+        """Of all its streams together, with the totals of those that are closed."""
+        return self._client.statistics()

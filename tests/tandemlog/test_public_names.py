@@ -72,10 +72,10 @@ def test_other_names_are_not() -> None:
     ("plain", "asynchronous"),
     [(Producer, AsyncProducer), (Stream, AsyncStream)],
 )
-def test_what_is_by_hand_has_the_names_of_asyncio(plain: type, asynchronous: type) -> None:
+def test_what_is_by_hand_has_the_methods_of_asyncio(plain: type, asynchronous: type) -> None:
     def methods(kind: type) -> dict[str, list[str]]:
         return {
-            name: list(inspect.signature(member).parameters)
+            name: [str(each) for each in inspect.signature(member).parameters.values()]
             for name, member in inspect.getmembers(kind, inspect.isfunction)
             if not name.startswith("_") and name != "open"
         }

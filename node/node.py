@@ -24,7 +24,6 @@ from tandemlog_server.storage.clock import duration
 from tandemlog_server.storage.message_store import MessageStore
 
 from .groups.coordinator import GroupCoordinator
-from .groups.limits import GroupLimits
 from .http.health import Health
 from .http.numbers import NodeCounters, NodeNumbers
 from .membership import ClusterPart
@@ -195,8 +194,7 @@ class Node:
         executor = ThreadPoolExecutor(ADMIN_THREADS, thread_name_prefix="admin")
         self._undo.callback(executor.shutdown, wait=True, cancel_futures=True)
         bounds = {"max_calls": config.limits.calls, "max_streams": config.limits.streams}
-        limits = GroupLimits(**config.groups.model_dump())
-        self.groups = GroupCoordinator(store, self.role, time.monotonic, limits)
+        self.groups = GroupCoordinator(store, self.role, time.monotonic, config.groups)
         looking = asyncio.create_task(self.groups.run(), name="groups")
         self._undo.push_async_callback(cancelled, looking)
         members = GroupService(store, self.groups, self._known, turns, self._groups)
@@ -331,8 +329,8 @@ class Node:
         """Settings that are LIVE count from now on."""
         self.config = config
         set_level(config.log.level)
-        self.store.set_retention(config.store_config(store_host="").retention)
-        self.groups.limits = GroupLimits(**config.groups.model_dump())
+        self.store.set_retention(config.store.retention)
+        self.groups.limits = config.groups
         logger.info("settings changed while running: see `tandemlog config show`")
 
     # ---- what the node says of itself

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 from tandemlog.transport.security import Security
 
+ATTEMPT_S = 0.8
+BUDGET_S = 2.0
 MIN_KEEPALIVE_S = 10.0
 """etcd ends connections that ping more often (GOAWAY too_many_pings)."""
 
@@ -18,8 +20,8 @@ class CoordinatorOptions:
     """
 
     endpoints: tuple[str, ...]
-    attempt_s: float = 0.8
-    budget_s: float = 2.0
+    attempt_s: float = ATTEMPT_S
+    budget_s: float = BUDGET_S
     pause_s: float = 0.05
     probe_s: float = 2.0
     keepalive_s: float = MIN_KEEPALIVE_S

@@ -104,7 +104,7 @@ class ElectionAgent:
         self._fresh_name = fresh_name
         self._uuid = identity.cluster_uuid
         rules = ElectionRules(
-            config.replication,
+            config.mode,
             config.required,
             election.founders,
             election.lease_ttl_s + election.margin_s,
@@ -112,10 +112,10 @@ class ElectionAgent:
         self._loop = RoleLoop(self.keys, rules)
         self._builder = SnapshotBuilder(self.keys)
         self._switch = PlannedSwitch(
-            coordinator, self.keys, host, identity.node_id, config.replication, self._read_once
+            coordinator, self.keys, host, identity.node_id, config.mode, self._read_once
         )
         self.registration = Registration(
-            coordinator, self.keys, host, identity, config.replication, self._look, self._distrust
+            coordinator, self.keys, host, identity, config.mode, self._look, self._distrust
         )
         self.losses = Losses(coordinator, self.keys)
         self._resync = Resync(coordinator, self.keys, host, self._read_once)

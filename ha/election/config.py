@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from ..coordinator.options import BUDGET_S
+
 
 @dataclass(frozen=True, slots=True)
 class ElectionConfig:
@@ -16,7 +18,7 @@ class ElectionConfig:
     lease_ttl_s: int = 6
     renew_s: float = 1.0
     margin_s: float = 1.0
-    budget_s: float = 2.0
+    budget_s: float = BUDGET_S
 
     def __post_init__(self) -> None:
         least = self.renew_s + 2 * self.budget_s + self.margin_s

@@ -137,7 +137,7 @@ class MasterGroup:
     def may_confirm(self) -> bool:
         """Whether something could be acknowledged now if every member follows: no alarm says that
         this master lacks messages, its set is settled and large enough."""
-        if not self.config.replication.waits:
+        if not self.config.mode.waits:
             return True
         return self._is_complete() and not self.alarms
 
@@ -148,7 +148,7 @@ class MasterGroup:
 
     def acts_alone(self) -> bool:
         """Whether an acknowledgement needs no other node."""
-        if not self.config.replication.waits:
+        if not self.config.mode.waits:
             return True
         return all(members == {self.me} for members in self.set.in_force())
 
@@ -234,7 +234,7 @@ class MasterGroup:
 
     def admission(self, now: float) -> str | None:
         """Why a put that waits for slaves cannot be accepted now; None if it can."""
-        if not self.config.replication.waits:
+        if not self.config.mode.waits:
             return None
         if self.alarms:
             return "; ".join(self.alarms.values())
@@ -292,7 +292,7 @@ class MasterGroup:
     def tables_held(self, kind: str, version: int) -> bool:
         """Whether every in-sync member has taken that version of a table: any of them that becomes
         the master has it."""
-        if not self.config.replication.waits:
+        if not self.config.mode.waits:
             return True
         return self._is_complete() and all(
             self._has_table(member, kind, version) for member in self._others_in_force()
@@ -400,7 +400,7 @@ class MasterGroup:
         return durable is not None and durable >= self.epoch_start
 
     def _confirm(self) -> int:
-        if not self.config.replication.waits:
+        if not self.config.mode.waits:
             self.view.confirm = self.tracker.advance((frozenset({self.me}),))
         elif self.set.record.settled:
             self.view.confirm = self.tracker.advance(self.set.in_force())

@@ -258,7 +258,7 @@ class ReplicationMaster:
     def _table_held(self, kind: str, version: int) -> bool:
         """In the moment in which it is, it is needed: no node joins without it."""
         held = self.group.tables_held(kind, version)
-        if held and self.config.replication.waits:
+        if held and self.config.mode.waits:
             needed = self.group.needed_tables
             needed[kind] = max(needed.get(kind, version), version)
         return held
@@ -355,7 +355,7 @@ class ReplicationMaster:
         while group.returns:
             self._on_return(group.returns.pop())
         await self._remember()
-        if self._own is None and self.config.replication.waits:
+        if self._own is None and self.config.mode.waits:
             await self._note_rest(now)
         self._look_at_waiters()
         wanted = self._wanted()

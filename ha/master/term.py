@@ -94,7 +94,7 @@ def begin_term(
     # it follows itself: a node that serves in the same epoch later has another history
     state = replace(state, accepted_epoch=epoch, followed=me, record=record)
     save(state)
-    if config.replication.waits:
+    if config.mode.waits:
         # in async replication no node has acted on it, and a later term may have to
         store.settle_doubt()
         if store.config.flush is FlushMode.ASYNC:
@@ -199,7 +199,7 @@ def cover_old_bytes(store: StorePort) -> None:
 def may_have_lost(store: StorePort, config: HaConfig) -> bool:
     """Whether bytes that a quorum with this master was promised may be gone from here. In async
     replication the term does not wait."""
-    return config.replication.waits and bool(store.doubt)
+    return config.mode.waits and bool(store.doubt)
 
 
 def own_position(store: StorePort) -> int:

@@ -30,9 +30,9 @@ from tandemlog_server.ha.store_port import CONSUMER_OFFSETS, GROUP_MEMBERS, GROU
 from tandemlog_server.storage.message_store import MessageStore
 
 from ..error_status import RequestRefusedError, not_sure
+from ..settings.sections import GroupsSection
 from .assignor import Queue, assign
 from .group import FencedMemberError, Gone, Group, Member, Report
-from .limits import GroupLimits
 from .offset_promises import OffsetPromises
 from .refusals import check_room, members_text, refusals, refused
 from .reports import describe, members_of, report_of, response_of
@@ -41,6 +41,8 @@ from .saver import GroupSaver, LeadingRole
 
 logger = logging.getLogger(__name__)
 
+MAX_WAIT_MS = 10_000
+"""How long a heartbeat waits at most for news of its group."""
 LOOK_S = 0.2
 SETTLE_S = 5.0
 """How long a heartbeat waits for the first settled word about its member."""
@@ -59,7 +61,7 @@ class GroupCoordinator:
         store: MessageStore,
         role: LeadingRole,
         now: Callable[[], float],
-        limits: GroupLimits,
+        limits: GroupsSection,
     ) -> None:
         self._store = store
         self._role = role
@@ -146,7 +148,7 @@ class GroupCoordinator:
             return broker_pb2.GroupHeartbeatResponse(member_epoch=report.epoch)
         await self._after(group, member if report.epoch != JOIN else None)
         interval_ms = self.limits.interval_ms(member.session_timeout_ms)
-        wait_ms = min(max(request.wait_ms, 0), interval_ms, self.limits.max_wait_ms)
+        wait_ms = min(max(request.wait_ms, 0), interval_ms, MAX_WAIT_MS)
         await self._news(group, member, report.number, self._now() + wait_ms / 1000)
         return response_of(group.tell(member), interval_ms)
 

@@ -10,9 +10,9 @@ from tandemlog_server.storage.shares import WEIGHT, Shares
 
 from ..access.peers import host_of
 from ..error_status import RequestRefusedError
+from ..settings.sections import GroupsSection
 from .assignor import Queue
 from .group import FencedInstanceError, FencedMemberError, Group, LateRequestError
-from .limits import GroupLimits
 
 
 def refused(code: Any, message: str) -> RequestRefusedError:
@@ -29,7 +29,9 @@ def members_text(group: Group, owned: Sequence[Queue]) -> str:
     )
 
 
-def check_room(groups: Mapping[str, Group], group: Group, limits: GroupLimits, holder: str) -> None:
+def check_room(
+    groups: Mapping[str, Group], group: Group, limits: GroupsSection, holder: str
+) -> None:
     """Raises RequestRefusedError if `group`, or the node, has all the members that it may, or
     `holder` has its share of those of the node."""
     have = len(group.members)
@@ -57,7 +59,7 @@ def check_room(groups: Mapping[str, Group], group: Group, limits: GroupLimits, h
         )
 
 
-def _full(who: str, setting: str, have: int, limits: GroupLimits) -> RequestRefusedError:
+def _full(who: str, setting: str, have: int, limits: GroupsSection) -> RequestRefusedError:
     limit = getattr(limits, setting)
     return RequestRefusedError(
         common_pb2.BUSY,

@@ -9,9 +9,9 @@ from tandemlog.format.words import quoted
 from tandemlog.v1 import broker_pb2, common_pb2
 
 from ..error_status import RequestRefusedError
+from ..settings.sections import GroupsSection
 from .assignor import Queue
 from .group import Group, Report, Told
-from .limits import GroupLimits
 
 MAX_ID = 255
 """Characters of a member's, an instance's and a client's id, and of a topic."""
@@ -20,7 +20,7 @@ MAX_SHOWN_TOPICS = 64
 
 
 def report_of(
-    request: broker_pb2.GroupHeartbeatRequest, host: str, limits: GroupLimits, holder: str = ""
+    request: broker_pb2.GroupHeartbeatRequest, host: str, limits: GroupsSection, holder: str = ""
 ) -> Report:
     """Raises RequestRefusedError that names the field."""
     fault = group_fault(request.group, new=False)

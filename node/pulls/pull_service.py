@@ -103,9 +103,9 @@ class PullLimits:
     """Bytes of one answer; milliseconds of the longest wait; how many may wait; bytes behind the
     end of the log from which on a slave is suggested."""
 
-    max_bytes: int = 8 << 20
-    max_wait_ms: int = 60_000
-    long_polls: int = 4_096
+    max_bytes: int
+    max_wait_ms: int
+    long_polls: int
     far_behind_bytes: int = 1 << 62
 
 

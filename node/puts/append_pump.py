@@ -64,8 +64,8 @@ class AppendStore(Protocol):
 class PumpLimits:
     """Bytes of requests that may wait to be appended; milliseconds that a put may wait."""
 
-    max_pending_bytes: int = 128 << 20
-    timeout_ms: int = 5_000
+    max_pending_bytes: int
+    timeout_ms: int
 
 
 class AppendPump:

@@ -37,7 +37,7 @@ from tandemlog_server.storage.message_store import MessageStore
 
 from ..error_status import RequestRefusedError
 from ..process.tasks import to_its_end
-from ..settings.following_section import FollowingSection
+from ..settings.sections import FollowingSection
 from .master_role import MasterRole
 from .relay_role import RelayRole
 from .rocketmq_serving import RocketmqServing

@@ -84,7 +84,7 @@ class MasterRole(OwnTables):
     def _admit_more_log(self) -> None:
         """What is not confirmed cannot be dropped by retention: without replicas it would grow
         until the disk is full."""
-        if not self._replication.config.replication.waits:
+        if not self._replication.config.mode.waits:
             return
         waiting = self._store.log.wrote.value - self._store.confirmed.value
         if waiting >= self._max_unconfirmed_bytes:
@@ -119,7 +119,7 @@ class MasterRole(OwnTables):
 
     def unconfirmed(self, end_offset: int) -> tuple[int, str]:
         flushed = self._store.log.flushed.value
-        synchronous = self._replication.config.replication.waits
+        synchronous = self._replication.config.mode.waits
         flush_waits = self._store.config.flush is FlushMode.SYNC and flushed < end_offset
         if flush_waits or not synchronous:
             return broker_pb2.FLUSH_DISK_TIMEOUT, f"flushed only up to {flushed}"

@@ -4,9 +4,9 @@
     flush = "sync"
 
 An unknown key is an error that names the valid ones. Every field has its unit in its name or its
-description, and its default here or in sections.py; docs/configuration.md is generated from both.
-The packages below take plain frozen dataclasses (`store_config`) and read no file and no
-environment.
+description; sections.py says where a section is declared. docs/configuration.md is generated from
+all of them. The packages below take plain frozen dataclasses (`store_config`) and read no file and
+no environment.
 """
 
 import json
@@ -14,10 +14,13 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
+from annotated_types import Ge, Gt, MinLen
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -29,30 +32,32 @@ from pydantic_settings import (
 from tandemlog.format.calls import DEFAULT_PORT
 from tandemlog.transport.files import SecurityFileError, SecurityFiles
 from tandemlog.transport.security import Security
-from tandemlog_server.ha.config import HaConfig, Replication, Role
+from tandemlog_server.ha.config import HaConfig, Replication, ReplicationConfig, Role
 from tandemlog_server.ha.coordinator.options import CoordinatorOptions
 from tandemlog_server.ha.election.config import ElectionConfig
 from tandemlog_server.rocketmq.follow.address import parse_address
-from tandemlog_server.storage.config import ConfirmSource, RetentionConfig, StoreConfig
+from tandemlog_server.storage.config import StoreConfig
 
-from .config_sources import ENV_DELIMITER, ENV_PREFIX, givers
+from .config_sources import ENV_DELIMITER, ENV_PREFIX, givers, location_of, variable_of
 from .coordinator_section import CoordinatorSection
-from .following_section import FollowingSection
-from .groups_section import GroupsSection
 from .host_port import join, split_endpoint
 from .rocketmq_section import RocketmqSection, rocketmq_fault
 from .sections import (
+    FollowingSection,
+    GroupsSection,
     LimitsSection,
     LogSection,
     PullSection,
     PutSection,
     ReplicationSection,
-    Section,
     StoreSection,
+    keys_of,
+    section_of,
 )
 from .security_sections import SecuritySection, TlsSection, exposure_fault
 
 AUTO = "auto"
+Dataclass = TypeVar("Dataclass", StoreConfig, ReplicationConfig)
 
 # Environment variables with our prefix that are not settings of a node: what the command line
 # reads, and what Kubernetes puts there for a service that happens to be called tandemlog.
@@ -78,77 +83,49 @@ class NodeConfig(BaseSettings):
         env_nested_delimiter=ENV_DELIMITER,
     )
 
-    cluster_id: str = Field(
-        default="tandemlog",
-        min_length=1,
-        description="Name of the cluster; nodes of other clusters are refused.",
-    )
-    node_id: str = Field(
-        default="n0",
-        pattern=r"^[A-Za-z0-9._-]{1,64}$",
-        description="Name of this node, unique in the cluster.",
-    )
-    role: Literal["master", "slave"] = Field(default="master", description="Role of this node.")
-    master: str = Field(
-        default="", description="host:port of the master's gRPC services; required on a slave."
-    )
-    follow: str = Field(
-        default="",
-        description="RocketMQ broker whose log this node follows as a slave, in place of a role: "
-        "rocketmq://HOST:PORT with the broker's listen port, or "
-        "rocketmq://HOST:PORT,HOST:PORT/NAME with its name servers and its name. The node takes no "
-        "puts until `tandemlog takeover`.",
-    )
-    listen: str = Field(
-        default=f"127.0.0.1:{DEFAULT_PORT}",
-        description="host:port on which the gRPC services listen; port 0 means any free port.",
-    )
-    advertise: str = Field(
-        default="",
-        description="host:port at which others reach this node; if empty, the value of listen.",
-    )
-    http_listen: str = Field(
-        default="127.0.0.1:10921",
-        description="host:port of health checks and metrics; empty means none, port 0 any free "
-        "port.",
-    )
-    data_listen: str = Field(
-        default=AUTO,
-        description="host:port of data connections, by which clients put and pull at less cost "
-        "than by gRPC; port 0 means any free port. auto: the host of listen and any free port, or "
-        "none on a node with [tls], since they are not encrypted; empty means none. Clients try "
-        "the port at the host at which they reach the node, and use gRPC if that fails.",
-    )
-    stop_timeout_ms: int = Field(
-        default=10_000, gt=0, description="How long a stop waits for puts that are in progress."
-    )
-    insecure: bool = Field(
-        default=False,
-        description="Whether the node may listen on addresses that other machines reach although "
-        "it has no TLS, or no proof of who calls.",
-    )
-    clock_tolerance_ms: int = Field(
-        default=3_600_000,
-        ge=0,
-        description="How far this machine's clock may be behind the newest message of the store; "
-        "a node whose clock is further behind does not start.",
-    )
-    store: StoreSection = Field(default=StoreSection(), description="See [store].")
-    replication: ReplicationSection = Field(
-        default=ReplicationSection(), description="See [replication]."
-    )
-    following: FollowingSection = Field(default=FollowingSection(), description="See [following].")
-    coordinator: CoordinatorSection = Field(
-        default=CoordinatorSection(), description="See [coordinator]."
-    )
-    put: PutSection = Field(default=PutSection(), description="See [put].")
-    pull: PullSection = Field(default=PullSection(), description="See [pull].")
-    limits: LimitsSection = Field(default=LimitsSection(), description="See [limits].")
-    groups: GroupsSection = Field(default=GroupsSection(), description="See [groups].")
-    tls: TlsSection = Field(default=TlsSection(), description="See [tls].")
-    security: SecuritySection = Field(default=SecuritySection(), description="See [security].")
-    rocketmq: RocketmqSection = Field(default=RocketmqSection(), description="See [rocketmq].")
-    log: LogSection = Field(default=LogSection(), description="See [log].")
+    cluster_id: Annotated[str, MinLen(1)] = "tandemlog"
+    """Name of the cluster; nodes of other clusters are refused."""
+    node_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")] = "n0"
+    """Name of this node, unique in the cluster."""
+    role: Literal["master", "slave"] = "master"
+    """Role of this node."""
+    master: str = ""
+    """host:port of the master's gRPC services; required on a slave."""
+    follow: str = ""
+    """RocketMQ broker whose log this node follows as a slave, in place of a role:
+    rocketmq://HOST:PORT with the broker's listen port, or rocketmq://HOST:PORT,HOST:PORT/NAME with
+    its name servers and its name. The node takes no puts until `tandemlog takeover`."""
+    listen: str = f"127.0.0.1:{DEFAULT_PORT}"
+    """host:port on which the gRPC services listen; port 0 means any free port."""
+    advertise: str = ""
+    """host:port at which others reach this node; if empty, the value of listen."""
+    http_listen: str = "127.0.0.1:10921"
+    """host:port of health checks and metrics; empty means none, port 0 any free port."""
+    data_listen: str = AUTO
+    """host:port of data connections, by which clients put and pull at less cost than by gRPC; port
+    0 means any free port. auto: the host of listen and any free port, or none on a node with [tls],
+    since they are not encrypted; empty means none. Clients try the port at the host at which they
+    reach the node, and use gRPC if that fails."""
+    stop_timeout_ms: Annotated[int, Gt(0)] = 10_000
+    """How long a stop waits for puts that are in progress."""
+    insecure: bool = False
+    """Whether the node may listen on addresses that other machines reach although it has no TLS, or
+    no proof of who calls."""
+    clock_tolerance_ms: Annotated[int, Ge(0)] = 3_600_000
+    """How far this machine's clock may be behind the newest message of the store; a node whose
+    clock is further behind does not start."""
+    store: StoreSection = StoreSection()
+    replication: ReplicationSection = ReplicationSection()
+    following: FollowingSection = FollowingSection()
+    coordinator: CoordinatorSection = CoordinatorSection()
+    put: PutSection = PutSection()
+    pull: PullSection = PullSection()
+    limits: LimitsSection = LimitsSection()
+    groups: GroupsSection = GroupsSection()
+    tls: TlsSection = TlsSection()
+    security: SecuritySection = SecuritySection()
+    rocketmq: RocketmqSection = RocketmqSection()
+    log: LogSection = LogSection()
 
     @classmethod
     def settings_customise_sources(
@@ -161,10 +138,7 @@ class NodeConfig(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         # The file's content comes as init arguments, and the environment stands above it, key by
         # key: of a section that is an object already no single key could be replaced.
-        given = {
-            name: value.model_dump(exclude_unset=True) if isinstance(value, Section) else value
-            for name, value in init_settings().items()
-        }
+        given = {name: _given(value) for name, value in init_settings().items()}
         return env_settings, InitSettingsSource(settings_cls, init_kwargs=given)
 
     @field_validator("listen", "advertise", "http_listen", "master")
@@ -230,11 +204,8 @@ class NodeConfig(BaseSettings):
 
     def store_config(self, *, store_host: str) -> StoreConfig:
         """The store's settings; `store_host` is used where the configuration names none."""
-        values = {name: getattr(self.store, name) for name in StoreSection.model_fields}
+        values = _values(StoreConfig, self.store)
         values["store_host"] = self.store.store_host or store_host
-        values["retention"] = RetentionConfig(**dict(self.store.retention))
-        # a master without slaves too: its replication decides what is confirmed
-        values["confirm"] = ConfirmSource.REPLICATION
         return StoreConfig(**values)
 
     @property
@@ -306,7 +277,6 @@ class NodeConfig(BaseSettings):
 
     def ha_config(self, *, endpoint: str, http_endpoint: str, store_host: str) -> HaConfig:
         """The replication's settings; the endpoints are those that others use."""
-        values = dict(self.replication)
         return HaConfig(
             cluster_id=self.cluster_id,
             node_id=self.node_id,
@@ -316,9 +286,23 @@ class NodeConfig(BaseSettings):
             store_host=store_host,
             master_endpoint=self.master,
             security=self.peer_security(),
-            replication=values.pop("mode"),
-            **values,
+            **_values(ReplicationConfig, self.replication),
         )
+
+
+def _values(kind: type[Dataclass], section: Dataclass) -> dict[str, Any]:
+    """What `section` has for the fields of the class that it inherits from."""
+    return {each.name: getattr(section, each.name) for each in fields(kind)}
+
+
+def _given(value: object) -> object:
+    """A section as the keys that its object was given."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(exclude_unset=True)
+    if is_dataclass(value) and not isinstance(value, type):
+        held = ((each, getattr(value, each.name)) for each in fields(value) if each.init)
+        return {each.name: _given(now) for each, now in held if now != each.default}
+    return value
 
 
 def load_config(path: Path | None) -> NodeConfig:
@@ -350,16 +334,19 @@ def config_of(content: Mapping[str, Any], path: Path | None) -> NodeConfig:
 
 def _source(path: Path | None, fault: Any) -> str:
     """What its owner has to change: the variables that gave the key, else the file. What is wrong
-    with several keys together names the file and every variable that is set."""
-    location = fault["loc"]
-    if location:
-        names = givers(location, os.environ)
-        if names:
-            return ", ".join(names)
-        return str(path) if path is not None else "the environment"
-    valid = _variables(NodeConfig, ENV_PREFIX)
+    with several keys together names the file and every variable that is set for one of them."""
+    location, file = fault["loc"], "" if path is None else str(path)
+    section = _failed_section(fault)
+    if section is None:
+        return ", ".join(givers(location, os.environ)) or file or "the environment"
+    valid = {variable_of(location), *_variables(section, variable_of((*location, "")))}
     names = sorted(name for name in os.environ if name.upper() in valid)
-    return " and ".join(filter(None, [str(path) if path is not None else "", ", ".join(names)]))
+    return " and ".join(filter(None, [file, ", ".join(names)]))
+
+
+def _failed_section(fault: Any) -> type | None:
+    """The section whose own check of several keys has failed."""
+    return section_at(fault["loc"]) if fault["type"] == "value_error" else None
 
 
 def _not_json(problem: SettingsError, environment: Mapping[str, str]) -> str:
@@ -367,39 +354,62 @@ def _not_json(problem: SettingsError, environment: Mapping[str, str]) -> str:
     cause = problem.__cause__
     if not isinstance(cause, json.JSONDecodeError):
         return f"the environment: {problem}"
-    names = [name for name, text in environment.items() if text == cause.doc]
-    return f"{', '.join(sorted(names))}: must be JSON: {cause} (got {cause.doc!r})"
+    names = sorted(name for name, text in environment.items() if text == cause.doc)
+    secret = any(_holds_secret(section_at(location_of(name))) for name in names)
+    got = "" if secret else f" (got {cause.doc!r})"
+    return f"{', '.join(names)}: must be JSON: {cause}{got}"
+
+
+def _holds_secret(section: type | None) -> bool:
+    return section is not None and not all(key.repr for key in keys_of(section).values())
 
 
 def _explain(fault: Any) -> str:
-    key = ".".join(str(part) for part in fault["loc"])
-    if fault["type"] == "extra_forbidden":
-        section = valid_keys(fault["loc"][:-1])
-        where = ".".join(str(part) for part in fault["loc"][:-1])
+    location = fault["loc"]
+    key = ".".join(str(part) for part in location)
+    if fault["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        section = valid_keys(location[:-1])
+        where = ".".join(str(part) for part in location[:-1])
         return f"unknown key {key}; valid{f' in [{where}]' if where else ''}: {', '.join(section)}"
     message = str(fault["msg"]).removeprefix("Value error, ")
-    return f"{key}: {message} (got {fault['input']!r})" if key else message
+    if not location:
+        return message
+    # the values of a whole section would say less than its message, and may have a secret
+    declared = key_at(location)
+    if _failed_section(fault) or (declared is not None and not declared.repr):
+        return f"{key}: {message}"
+    return f"{key}: {message} (got {fault['input']!r})"
+
+
+def section_at(location: tuple[str | int, ...]) -> type | None:
+    """The section at `location`, which for () is the top level; None for what is no section."""
+    section: type | None = NodeConfig
+    for part in location:
+        key = None if section is None else keys_of(section).get(str(part))
+        section = None if key is None else section_of(key)
+    return section
+
+
+def key_at(location: tuple[str | int, ...]) -> FieldInfo | None:
+    """The declared key at `location`; None for a part of a value."""
+    section = section_at(location[:-1])
+    return None if section is None else keys_of(section).get(str(location[-1]))
 
 
 def valid_keys(location: tuple[str | int, ...]) -> list[str]:
     """The keys of the section at `location`."""
-    model: type[BaseModel] = NodeConfig
-    for part in location:
-        annotation = model.model_fields[str(part)].annotation
-        assert isinstance(annotation, type)
-        assert issubclass(annotation, BaseModel)
-        model = annotation
-    return sorted(model.model_fields)
+    section = section_at(location)
+    return [] if section is None else sorted(keys_of(section))
 
 
-def _variables(model: type[BaseModel], prefix: str) -> set[str]:
+def _variables(section: type, prefix: str) -> set[str]:
+    """The variable of every key of a section and below it, in capitals."""
     names = set()
-    for name, field in model.model_fields.items():
+    for name, key in keys_of(section).items():
         variable = f"{prefix}{name}".upper()
         names.add(variable)
-        annotation = field.annotation
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            names |= _variables(annotation, f"{variable}{ENV_DELIMITER}")
+        if below := section_of(key):
+            names |= _variables(below, f"{variable}{ENV_DELIMITER}")
     return names
 
 

@@ -1,19 +1,23 @@
-"""docs/configuration.md, generated from the model of the settings, so that it stays up to date.
+"""docs/configuration.md, generated from the declarations of the settings, so that it stays up to
+date. The text of a key is the string below it, which only the source has.
 
 usage: python -m tandemlog_server.node.settings.config_docs > docs/configuration.md
 """
 
+import ast
+import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from .config import NodeConfig
 from .config_sources import ENV_DELIMITER, ENV_PREFIX
+from .sections import keys_of, section_of
 
 _HEAD = f"""# Configuration of a node
 
@@ -52,8 +56,8 @@ mode = "sync"
 min_in_sync = 2
 ```
 
-This page is generated: change `node/settings/sections.py` and the files beside it (top level:
-`config.py`) and run `make docs`."""
+This page is generated from the declarations of the settings: `node/settings/sections.py` says where
+each section is (top level: `node/settings/config.py`). Change it there and run `make docs`."""
 
 
 def configuration_markdown() -> str:
@@ -61,20 +65,35 @@ def configuration_markdown() -> str:
     return "\n\n".join([_HEAD, *_sections(NodeConfig, "")]) + "\n"
 
 
-def _sections(model: type[BaseModel], path: str) -> Iterator[str]:
+def _sections(section: type, path: str) -> Iterator[str]:
     title = f"## [{path}]" if path else "## Top level"
     rows = ["| key | default | meaning |", "|---|---|---|"]
-    nested: list[tuple[str, type[BaseModel]]] = []
-    for name, field in model.model_fields.items():
-        kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            nested.append((f"{path}.{name}" if path else name, kind))
+    nested: list[tuple[str, type]] = []
+    descriptions = _descriptions(section)
+    for name, field in keys_of(section).items():
+        if below := section_of(field):
+            nested.append((f"{path}.{name}" if path else name, below))
         else:
-            rows.append(f"| `{name}` | {_default(field)} | {_meaning(field)} |")
-    introduction = " ".join((model.__doc__ or "").split())
+            meaning = f"{_choices(field)}{descriptions[name]}".replace("|", "\\|")
+            rows.append(f"| `{name}` | {_default(field)} | {meaning} |")
+    introduction = " ".join((section.__doc__ or "").split())
     yield "\n\n".join([title, introduction, "\n".join(rows)])
-    for child, kind in nested:
-        yield from _sections(kind, child)
+    for child, below in nested:
+        yield from _sections(below, child)
+
+
+def _descriptions(section: type) -> Mapping[str, str]:
+    """The string below each field of a class and of those that it inherits from, in one line."""
+    found: dict[str, str] = {}
+    for kind in reversed(section.__mro__):
+        if kind.__module__.startswith("tandemlog_server."):
+            (declared,) = ast.parse(inspect.getsource(kind)).body
+            assert isinstance(declared, ast.ClassDef)
+            for each, below in pairwise(declared.body):
+                match each, below:
+                    case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                        found[name] = " ".join(text.split())
+    return found
 
 
 def _default(field: FieldInfo) -> str:
@@ -90,15 +109,12 @@ def _default(field: FieldInfo) -> str:
     return f"`{value}`"
 
 
-def _meaning(field: FieldInfo) -> str:
-    choices = ""
-    kind = field.annotation
+def _choices(field: FieldInfo) -> str:
+    kind: Any = field.annotation
     if isinstance(kind, type) and issubclass(kind, Enum):
-        choices = " or ".join(f"`{each.value}`" for each in kind) + ". "
-    elif getattr(kind, "__args__", None) and field.annotation is not None:
-        values = [each for each in kind.__args__ if isinstance(each, str)]  # type: ignore[union-attr]
-        choices = " or ".join(f"`{each}`" for each in values) + ". " if values else ""
-    return f"{choices}{field.description}".replace("|", "\\|")
+        return " or ".join(f"`{each.value}`" for each in kind) + ". "
+    values = [each for each in getattr(kind, "__args__", ()) if isinstance(each, str)]
+    return " or ".join(f"`{each}`" for each in values) + ". " if values else ""
 
 
 if __name__ == "__main__":

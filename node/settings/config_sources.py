@@ -20,6 +20,11 @@ def variable_of(location: tuple[str | int, ...]) -> str:
     return (ENV_PREFIX + ENV_DELIMITER.join(str(part) for part in location)).upper()
 
 
+def location_of(variable: str) -> tuple[str, ...]:
+    """The key that a variable gives, if there is one."""
+    return tuple(variable.upper().removeprefix(ENV_PREFIX).lower().split(ENV_DELIMITER))
+
+
 def givers(location: tuple[str | int, ...], environment: Mapping[str, str]) -> list[str]:
     """The variables that gave the value at `location`; none if the file or a default did."""
     wanted = variable_of(location)

@@ -8,7 +8,10 @@ Neither wire has encryption or names its peers, so a slave is known by its addre
 loopback the addresses must be listed, and it must be said that the log may be sent in the clear.
 """
 
-from pydantic import Field, field_validator, model_validator
+from typing import Annotated
+
+from annotated_types import MinLen
+from pydantic import field_validator, model_validator
 
 from tandemlog_server.rocketmq.serve.peers import Peers, plain_address
 
@@ -25,59 +28,36 @@ class RocketmqSection(Section):
     """Slave brokers of RocketMQ that follow this node while it is the master. Their sizes of log
     and queue files have to be those of this node's store. `tandemlog list` shows them."""
 
-    listen: str = Field(
-        default="",
-        description="host:port of RocketMQ's remoting; empty means that no broker can follow. The "
-        "port 2 below is used too; port 0 means free ports.",
-    )
-    ha_listen: str = Field(
-        default="",
-        description="host:port at which slave brokers get the log; if empty, the port above that "
-        "of listen.",
-    )
-    advertise: str = Field(
-        default="",
-        description="host:port that name servers are told; if empty, the value of listen. The host "
-        "has to be an IP address that slave brokers reach.",
-    )
-    ha_advertise: str = Field(
-        default="",
-        description="host:port that name servers are told for the log; if empty, the host of "
-        "advertise and the port of ha_listen.",
-    )
-    broker_name: str = Field(
-        default="",
-        description="brokerName of the slave brokers; required with name_servers. A node does not "
-        "register under the name of a broker that is alive.",
-    )
-    cluster_name: str = Field(
-        default="DefaultCluster",
-        min_length=1,
-        description="brokerClusterName of the slave brokers.",
-    )
-    name_servers: tuple[str, ...] = Field(
-        default=(),
-        description="host:port of each of RocketMQ's name servers. The node registers there as "
-        "master without topics, so that RocketMQ's clients do not send to it.",
-    )
-    slaves: tuple[str, ...] = Field(
-        default=(),
-        description="IP addresses and networks (10.0.0.0/24) from which slave brokers may come; "
-        "required if listen or ha_listen is no loopback address. Empty means this machine.",
-    )
-    in_sync_slaves: tuple[str, ...] = Field(
-        default=(),
-        description="IP addresses of slave brokers that count as in-sync replicas, one broker at "
-        "each. They get the log before it is confirmed, and acknowledge what they have written, "
-        "which a power failure can take back: RocketMQ does not wait for its fsync. Topics and "
-        "groups reach them up to a minute late. Not with a coordinator: a broker cannot be "
-        "elected.",
-    )
-    plaintext: bool = Field(
-        default=False,
-        description="Whether the log may leave this machine without encryption; needed if listen "
-        "or ha_listen is no loopback address, unless insecure = true is set for the whole node.",
-    )
+    listen: str = ""
+    """host:port of RocketMQ's remoting; empty means that no broker can follow. The port 2 below is
+    used too; port 0 means free ports."""
+    ha_listen: str = ""
+    """host:port at which slave brokers get the log; if empty, the port above that of listen."""
+    advertise: str = ""
+    """host:port that name servers are told; if empty, the value of listen. The host has to be an IP
+    address that slave brokers reach."""
+    ha_advertise: str = ""
+    """host:port that name servers are told for the log; if empty, the host of advertise and the
+    port of ha_listen."""
+    broker_name: str = ""
+    """brokerName of the slave brokers; required with name_servers. A node does not register under
+    the name of a broker that is alive."""
+    cluster_name: Annotated[str, MinLen(1)] = "DefaultCluster"
+    """brokerClusterName of the slave brokers."""
+    name_servers: tuple[str, ...] = ()
+    """host:port of each of RocketMQ's name servers. The node registers there as master without
+    topics, so that RocketMQ's clients do not send to it."""
+    slaves: tuple[str, ...] = ()
+    """IP addresses and networks (10.0.0.0/24) from which slave brokers may come; required if listen
+    or ha_listen is no loopback address. Empty means this machine."""
+    in_sync_slaves: tuple[str, ...] = ()
+    """IP addresses of slave brokers that count as in-sync replicas, one broker at each. They get
+    the log before it is confirmed, and acknowledge what they have written, which a power failure
+    can take back: RocketMQ does not wait for its fsync. Topics and groups reach them up to a minute
+    late. Not with a coordinator: a broker cannot be elected."""
+    plaintext: bool = False
+    """Whether the log may leave this machine without encryption; needed if listen or ha_listen is
+    no loopback address, unless insecure = true is set for the whole node."""
 
     @field_validator("listen", "ha_listen", "advertise", "ha_advertise")
     @classmethod

@@ -15,19 +15,20 @@ import os
 import threading
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import tomlkit
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from tomlkit.exceptions import TOMLKitError
 
 from ..tokens.access_editing import replace_text
-from .config import ConfigError, NodeConfig, config_of
+from .config import ConfigError, NodeConfig, config_of, key_at
 from .config_sources import givers
+from .sections import keys_of, section_of
 
 LIVE = ("log.level", "store.retention", "groups")
 """Keys and sections of which a change counts at once; see Node.apply_settings."""
@@ -95,11 +96,12 @@ class RunningSettings:
             _put(document, location, None if unset else _parsed(text))
             content = document.unwrap()
             following = config_of(content, self._path)
+            running = _with(self.config, location, following) if _is_live(location) else None
             if not dry_run:
                 self._write(self._path, tomlkit.dumps(document))
-                if _is_live(location):
-                    self.config = _with(self.config, location, following)
-                    self._apply(self.config)
+                if running is not None:
+                    self.config = running
+                    self._apply(running)
             return self._row(location, content, following), before
 
     def _row(
@@ -140,12 +142,11 @@ class RunningSettings:
             raise ConfigError(f"{path} is not TOML: {error}") from error
 
 
-def locations(model: type[BaseModel], above: Location = ()) -> Iterator[Location]:
+def locations(section: type, above: Location = ()) -> Iterator[Location]:
     """Every key of a configuration that has a value of its own."""
-    for name, field in model.model_fields.items():
-        annotation = field.annotation
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            yield from locations(annotation, (*above, name))
+    for name, key in keys_of(section).items():
+        if below := section_of(key):
+            yield from locations(below, (*above, name))
         else:
             yield (*above, name)
 
@@ -163,26 +164,32 @@ def _value(config: NodeConfig, location: Location) -> object:
 
 
 def _field(location: Location) -> FieldInfo:
-    model: type[BaseModel] = NodeConfig
-    for name in location[:-1]:
-        annotation = model.model_fields[name].annotation
-        assert isinstance(annotation, type)
-        assert issubclass(annotation, BaseModel)
-        model = annotation
-    return model.model_fields[location[-1]]
+    declared = key_at(location)
+    assert declared is not None
+    return declared
 
 
 def _with(config: NodeConfig, location: Location, source: NodeConfig) -> NodeConfig:
-    """`config` with the value that `source` has at `location`."""
+    """`config` with the value that `source` has at `location`. Raises ConfigError if it does not
+    fit the others, because the file has been edited since the node read it."""
 
-    def changed(model: BaseModel, other: Any, names: Location) -> BaseModel:
+    def changed(section: Any, other: Any, names: Location) -> Any:
         name, *below = names
         value = getattr(other, name)
         if below:
-            value = changed(getattr(model, name), value, tuple(below))
-        return model.model_copy(update={name: value})
+            value = changed(getattr(section, name), value, tuple(below))
+        if isinstance(section, BaseModel):
+            return section.model_copy(update={name: value})
+        return replace(section, **{name: value})
 
-    made = changed(config, source, location)
+    try:
+        made = changed(config, source, location)
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise ConfigError(
+            f"{'.'.join(location)} does not fit what the node has been running with since its "
+            f"file was edited ({reason}): edit this one in the file too, and restart the node"
+        ) from None
     assert isinstance(made, NodeConfig)
     return made
 

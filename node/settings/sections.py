@@ -1,16 +1,28 @@
-"""The sections of a node's settings: every key with its default, its limits and its description.
+"""The sections of a node's settings: every key with its default, its bounds and its description.
 
-The descriptions are the text of docs/configuration.md (config_docs.py), so each one says in a whole
-sentence what the value means.
+The store and replication declare their own settings (storage/config.py, ha/config.py). Their
+sections are those dataclasses, read strictly from file and environment: `config.store` is a
+StoreConfig. All other sections are declared here and in the files beside this one.
+
+The string below a key is its text in docs/configuration.md (config_docs.py), so each one says in a
+whole sentence what the value means.
 """
 
+from dataclasses import field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from annotated_types import Ge, Gt, Le
+from pydantic import BaseModel, ConfigDict
+from pydantic.dataclasses import dataclass
+from pydantic.fields import FieldInfo
 
-from tandemlog_server.ha.config import Replication
-from tandemlog_server.storage.config import FlushMode
+from tandemlog_server.ha.config import ReplicationConfig
+from tandemlog_server.storage.config import ConfirmSource, RetentionConfig, StoreConfig
+
+STRICT = ConfigDict(extra="forbid")
+"""For dataclasses, as `__pydantic_config__`: pydantic 2.10 takes a dataclass whose annotations are
+all inherited for a plain one, and ignores the defaults that it replaces."""
 
 
 class Section(BaseModel):
@@ -19,361 +31,84 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class RetentionSection(Section):
+def keys_of(section: type) -> dict[str, FieldInfo]:
+    """The keys of a section, or of the top level, in the order of their declaration."""
+    fields: dict[str, FieldInfo] = getattr(section, "__pydantic_fields__", {})
+    return {name: each for name, each in fields.items() if each.init is not False}
+
+
+def section_of(key: FieldInfo) -> type | None:
+    """The section that a key stands for; None for a key with a value of its own."""
+    kind = key.annotation
+    return kind if isinstance(kind, type) and hasattr(kind, "__pydantic_fields__") else None
+
+
+@dataclass(frozen=True)
+class RetentionSection(RetentionConfig):
     """When log files are deleted, and with them the queue and index files that point into them."""
 
-    reserved_hours: float = Field(
-        default=72,
-        gt=0,
-        description="Hours for which a full log file is kept, counted while the node runs: "
-        "a clock that jumps deletes nothing.",
-    )
-    delete_hours: tuple[int, ...] = Field(
-        default=(4,),
-        description="Hours of the day (0..23, local time) in which expired files are deleted.",
-    )
-    check_interval_ms: int = Field(
-        default=10_000, gt=0, description="Time between two checks for files to delete."
-    )
-    delete_batch_max: int = Field(
-        default=10, gt=0, description="Maximum number of files that one check deletes."
-    )
-    disk_max_used_percent: int = Field(
-        default=75, description="Disk usage above which expired files are deleted at any hour."
-    )
-    disk_clean_forcibly_percent: int = Field(
-        default=85,
-        description="Disk usage above which the oldest files are deleted even before they expire.",
-    )
-    disk_warning_percent: int = Field(
-        default=90, description="Disk usage above which puts are refused."
-    )
-    clean_forcibly: bool = Field(
-        default=True,
-        description="Whether files may be deleted before they expire when the disk is nearly full.",
-    )
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
 
-class StoreSection(Section):
+@dataclass(frozen=True)
+class StoreSection(StoreConfig):
     """The store on this node's disk. The sizes of log and queue files apply to a new store; for an
     existing one they are read from its files."""
 
-    directory: Path = Field(
-        default=Path("store"),
-        description="Folder of the store; it is created if it does not exist.",
-    )
-    commit_log_file_size: int = Field(
-        default=1 << 30, description="Size of a commit log file in bytes."
-    )
-    queue_file_size: int = Field(
-        default=6_000_000, description="Size of a consume queue file in bytes, a multiple of 20."
-    )
-    index_slots: int = Field(
-        default=5_000_000, description="Number of hash slots in each index file."
-    )
-    index_entries: int = Field(
-        default=20_000_000, description="Number of entries for which each index file has room."
-    )
-    index_enabled: bool = Field(
-        default=True, description="Whether the keys of messages are indexed."
-    )
-    index_tags: bool = Field(
-        default=True, description="Whether tags are indexed too, as in RocketMQ 5.4."
-    )
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
-    flush: FlushMode = Field(
-        default=FlushMode.ASYNC,
-        description="async: the log is flushed at intervals; sync: a put waits until its bytes are "
-        "flushed.",
-    )
-    flush_interval_ms: int = Field(default=500, gt=0, description="Time between two flushes.")
-    flush_least_pages: int = Field(
-        default=4,
-        ge=0,
-        description="Minimum number of unflushed pages (4 KiB each) for a flush at that interval.",
-    )
-    flush_thorough_interval_ms: int = Field(
-        default=10_000,
-        gt=0,
-        description="Time after which the log is flushed even if there is less than that.",
-    )
-    buffered: bool = Field(
-        default=False,
-        description="Whether appends go to memory first and to the file every commit_interval_ms.",
-    )
-    commit_interval_ms: int = Field(
-        default=200, gt=0, description="Time between two commits to the file, if buffered."
-    )
-    commit_least_pages: int = Field(
-        default=4,
-        ge=0,
-        description="Minimum number of uncommitted pages (4 KiB each) for a commit at that "
-        "interval.",
-    )
-    checkpoint_interval_ms: int = Field(
-        default=500,
-        gt=0,
-        description="Minimum time between two checkpoints, which flush queues, index and producer "
-        "table.",
-    )
-    warm_up: bool = Field(
-        default=False,
-        description="Whether every page of a new log file is touched before the file is used.",
-    )
-    lock_memory: bool = Field(
-        default=False,
-        description="Whether the log file that is being written is locked in memory (mlock).",
-    )
-
-    max_message_size: int = Field(
-        default=4 << 20, gt=0, description="Maximum size of a message body in bytes."
-    )
-    max_batch_size: int = Field(
-        default=32 << 20, gt=0, description="Maximum size of a put request in bytes."
-    )
-    max_dirty_bytes: int = Field(
-        default=1 << 30,
-        gt=0,
-        description="Number of unflushed bytes above which puts wait for the disk.",
-    )
-    busy_timeout_ms: int = Field(
-        default=1_000,
-        ge=0,
-        description="How long a put waits for the disk before it is refused as busy.",
-    )
-    max_reput_lag_bytes: int = Field(
-        default=32 << 20,
-        gt=0,
-        description="Number of bytes not yet dispatched to queues and index above which puts wait "
-        "for dispatch.",
-    )
-    verify_crc_on_recover: bool = Field(
-        default=True, description="Whether recovery checks the CRC of message bodies."
-    )
-    property_crc: bool = Field(
-        default=False,
-        description="Whether every record gets RocketMQ's CRC32 over all its bytes, which takes 20 "
-        "more bytes and is checked wherever records are read (RocketMQ 5.2 and later: "
-        "enabledAppendPropCRC).",
-    )
-
-    store_host: str = Field(
-        default="",
-        description="host:port that is written into records; if empty, the advertised endpoint.",
-    )
-    delay_levels: str = Field(
-        default="1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
-        description="RocketMQ's delay levels, which give the tags code of delayed messages.",
-    )
-    producer_retention_ms: int = Field(
-        default=7 * 24 * 3_600_000,
-        ge=3_600_000,
-        description="How long the sequences of a silent producer are kept, measured by the log's "
-        "store times; it must be at least twice as long as a client retries a request.",
-    )
-    producer_sequences_kept: int = Field(
-        default=64,
-        gt=0,
-        description="How many of a producer's last requests are remembered, so that a repeated one "
-        "gets the same result.",
-    )
-    max_topics: int = Field(
-        default=100_000, gt=0, description="Number of topics at which no more can be created."
-    )
-    max_queues: int = Field(
-        default=1_000_000,
-        gt=0,
-        le=1 << 22,
-        description="Number of queues of all topics at which no topic can be created and no "
-        "further "
-        "queue can get its first message.",
-    )
-    max_groups: int = Field(
-        default=10_000,
-        gt=0,
-        description="Number of consumer groups at which no more can be created.",
-    )
-    max_offset_rows: int = Field(
-        default=1_000_000,
-        gt=0,
-        description="Number of consumer offsets (one for each group and queue) at which no more "
-        "can "
-        "be added.",
-    )
-    set_aside_kept: int = Field(
-        default=2,
-        ge=0,
-        description="How many logs that were set aside (resync-*) a slave keeps once it is in sync "
-        "again.",
-    )
-    set_aside_hours: float = Field(
-        default=168,
-        ge=0,
-        description="Age in hours at which a slave deletes those too; 0 means never.",
-    )
-    producers_kept: int = Field(
-        default=20_000,
-        gt=0,
-        description="How many producers are remembered at a time. A new one replaces the one that "
-        "has been silent longest; if that is less than an hour, one of the identity or host that "
-        "has most of them, and it has to wait if that is its own.",
-    )
-    retention: RetentionSection = Field(
-        default=RetentionSection(), description="See [store.retention]."
-    )
+    directory: Path = Path("store")
+    store_host: str = ""
+    """host:port that is written into records; if empty, the advertised endpoint."""
+    confirm: ConfirmSource = field(init=False, default=ConfirmSource.REPLICATION)
+    """No key: a master without slaves too leaves to its replication what is confirmed."""
+    retention: RetentionSection = RetentionSection()
 
 
-class ReplicationSection(Section):
+@dataclass(frozen=True)
+class ReplicationSection(ReplicationConfig):
     """How a master replicates to its slaves."""
 
-    mode: Replication = Field(
-        default=Replication.ASYNC,
-        description="sync: a put is confirmed once every in-sync replica has stored it durably; "
-        "async: once the master has.",
-    )
-    min_in_sync: int = Field(
-        default=1,
-        ge=1,
-        description="Number of in-sync replicas, including the master, below which sync puts are "
-        "refused.",
-    )
-    heartbeat_ms: int = Field(
-        default=300, gt=0, description="Time without other traffic after which a heartbeat is sent."
-    )
-    dead_after_ms: int = Field(
-        default=3_000, gt=0, description="Silence after which a peer is considered dead."
-    )
-    replica_lag_time_ms: int = Field(
-        default=3_000,
-        gt=0,
-        description="How long a slave may lag behind before it leaves the in-sync set.",
-    )
-    rejoin_ms: int = Field(
-        default=1_000,
-        ge=0,
-        description="How long a slave must keep up before it rejoins the in-sync set.",
-    )
-    confirm_interval_ms: int = Field(
-        default=5,
-        gt=0,
-        description="Minimum time between two messages that carry only the confirm offset.",
-    )
-    metadata_interval_ms: int = Field(
-        default=300,
-        gt=0,
-        description="Time between two checks for changed topics, groups and consumer offsets.",
-    )
-    members_interval_ms: int = Field(
-        default=1_000,
-        gt=0,
-        description="Minimum time between two lists of the members that are sent to the slaves.",
-    )
-    chunk_bytes: int = Field(
-        default=4 << 20,
-        description="Maximum number of log bytes in one message of the stream; on a slow link it "
-        "is "
-        "less.",
-    )
-    window_bytes: int = Field(
-        default=256 << 20,
-        description="Maximum number of bytes that are sent to a slave and not yet acknowledged.",
-    )
-    flush_batch_bytes: int = Field(
-        default=16 << 20,
-        gt=0,
-        description="How many bytes a slave collects before it flushes and acknowledges them.",
-    )
-    log_first_bytes: int = Field(
-        default=16 << 20,
-        ge=0,
-        description="How many bytes a slave must be behind the master to receive log before it "
-        "dispatches.",
-    )
-    log_first_ms: int = Field(
-        default=10_000,
-        ge=0,
-        description="How long dispatch on a slave is held back for that at most.",
-    )
-    proof_bytes: int = Field(
-        default=64 << 10,
-        gt=0,
-        description="How many bytes before the end of its log a slave proves to be equal when it "
-        "connects.",
-    )
-    checksum_block_bytes: int = Field(
-        default=1 << 20,
-        gt=0,
-        description="Size of a block in bytes when two logs are compared by checksums.",
-    )
-    reconnect_min_ms: int = Field(
-        default=100, gt=0, description="First pause before a slave reconnects."
-    )
-    reconnect_max_ms: int = Field(
-        default=5_000, gt=0, description="Longest pause before a slave reconnects."
-    )
-    refused_retry_ms: int = Field(
-        default=10_000, gt=0, description="Pause after a refusal that an operator has to resolve."
-    )
-    forget_after_ms: int = Field(
-        default=600_000,
-        gt=0,
-        description="Time after which an absent slave that was not in sync is removed from the "
-        "list.",
-    )
-    max_streams: int = Field(
-        default=64,
-        gt=0,
-        description="Maximum number of streams of slaves that have never been in sync; the others "
-        "may have as many again.",
-    )
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+
+class FollowingSection(Section):
+    """How a node with `follow` asks its broker for what is not in the log."""
+
+    offsets_interval_ms: Annotated[int, Gt(0)] = 1_000
+    """Time between two requests for the broker's consumer offsets and the end of its log. It grows
+    with the time that the broker takes to answer."""
+    tables_interval_ms: Annotated[int, Gt(0)] = 10_000
+    """Time between two requests for the broker's topics, groups, delay offsets and request
+    modes."""
 
 
 class PutSection(Section):
     """How the node accepts puts."""
 
-    timeout_ms: int = Field(
-        default=5_000,
-        gt=0,
-        description="How long a put waits for its confirmation before it fails with an unknown "
-        "outcome.",
-    )
-    max_pending_bytes: int = Field(
-        default=128 << 20,
-        gt=0,
-        description="Maximum number of bytes in requests that wait to be appended; above it, "
-        "streams wait. Requests that are being received by data connections may have as many "
-        "again; an eighth of the machine's memory is the most that counts.",
-    )
-    max_unconfirmed_bytes: int = Field(
-        default=1 << 30,
-        gt=0,
-        description="Number of unconfirmed log bytes above which all puts are refused, even those "
-        "that do not wait for replicas.",
-    )
+    timeout_ms: Annotated[int, Gt(0)] = 5_000
+    """How long a put waits for its confirmation before it fails with an unknown outcome."""
+    max_pending_bytes: Annotated[int, Gt(0)] = 128 << 20
+    """Maximum number of bytes in requests that wait to be appended; above it, streams wait.
+    Requests that are being received by data connections may have as many again; an eighth of the
+    machine's memory is the most that counts."""
+    max_unconfirmed_bytes: Annotated[int, Gt(0)] = 1 << 30
+    """Number of unconfirmed log bytes above which all puts are refused, even those that do not wait
+    for replicas."""
 
 
 class PullSection(Section):
     """How the node serves pulls."""
 
-    threads: int = Field(
-        default=4, ge=1, le=64, description="Number of threads that read for pulls and queries."
-    )
-    max_bytes: int = Field(
-        default=8 << 20,
-        gt=0,
-        le=48 << 20,
-        description="Maximum size of one response in bytes, not counting the first record. gRPC "
-        "copies it in the event loop, which takes some milliseconds for 8 MiB.",
-    )
-    max_wait_ms: int = Field(
-        default=60_000, ge=0, description="Maximum time that a long poll waits."
-    )
-    chunk_bytes: int = Field(
-        default=1 << 20,
-        gt=0,
-        le=8 << 20,
-        description="Size of one chunk of FetchSegmentRange in bytes.",
-    )
+    threads: Annotated[int, Ge(1), Le(64)] = 4
+    """Number of threads that read for pulls and queries."""
+    max_bytes: Annotated[int, Gt(0), Le(48 << 20)] = 8 << 20
+    """Maximum size of one response in bytes, not counting the first record. gRPC copies it in the
+    event loop, which takes some milliseconds for 8 MiB."""
+    max_wait_ms: Annotated[int, Ge(0)] = 60_000
+    """Maximum time that a long poll waits."""
+    chunk_bytes: Annotated[int, Gt(0), Le(8 << 20)] = 1 << 20
+    """Size of one chunk of FetchSegmentRange in bytes."""
 
 
 class LimitsSection(Section):
@@ -382,77 +117,70 @@ class LimitsSection(Section):
     `answer_bytes`, and less the more others use (security.md). A request above a limit is refused
     as BUSY."""
 
-    calls: int = Field(
-        default=8_192,
-        ge=16,
-        description="Maximum number of calls in progress, including streams and long polls.",
-    )
-    streams: int = Field(
-        default=1_024,
-        ge=4,
-        description="Maximum number of streams for puts, log ranges and health.",
-    )
-    long_polls: int = Field(
-        default=4_096, ge=0, description="Maximum number of pulls that wait for a message."
-    )
-    answer_bytes: int = Field(
-        default=256 << 20,
-        ge=8 << 20,
-        description="Maximum number of bytes in responses that are being read or sent; each byte "
-        "counts twice because gRPC copies it. One connection may use half of it, and all of them "
-        "together an eighth of the machine's memory at most.",
-    )
-    connection_calls: int = Field(
-        default=2_048,
-        ge=4,
-        description="Maximum number of calls of one connection in progress. HTTP/2 lets a "
-        "connection have 1,024; a lower limit refuses them by name.",
-    )
-    connection_streams: int = Field(
-        default=512, ge=1, description="Maximum number of streams of one connection."
-    )
-    connection_long_polls: int = Field(
-        default=1_024, ge=0, description="Maximum number of long polls of one connection."
-    )
-    connection_bytes_in_flight: int = Field(
-        default=256 << 20,
-        ge=1 << 20,
-        description="Maximum number of bytes of puts of one connection that have no answer yet; "
-        "the request that crosses the limit is still accepted.",
-    )
-    connection_calls_per_s: int = Field(
-        default=0,
-        ge=0,
-        description="Maximum number of calls and of requests in streams per second of one "
-        "connection; 0 means no limit.",
-    )
-    connection_bytes_per_s: int = Field(
-        default=0,
-        ge=0,
-        description="Maximum number of bytes per second, in and out, of one connection; a put "
-        "above it waits, and a read is refused. 0 means no limit.",
-    )
-    metric_topics: int = Field(
-        default=1_000,
-        ge=0,
-        description="Maximum number of topics that have time series of their own in /metrics; the "
-        "rest is summed as `other`.",
-    )
-    metric_groups: int = Field(
-        default=1_000,
-        ge=0,
-        description="The same maximum for consumer groups, and for pairs of group and topic.",
-    )
+    calls: Annotated[int, Ge(16)] = 8_192
+    """Maximum number of calls in progress, including streams and long polls."""
+    streams: Annotated[int, Ge(4)] = 1_024
+    """Maximum number of streams for puts, log ranges and health."""
+    long_polls: Annotated[int, Ge(0)] = 4_096
+    """Maximum number of pulls that wait for a message."""
+    answer_bytes: Annotated[int, Ge(8 << 20)] = 256 << 20
+    """Maximum number of bytes in responses that are being read or sent; each byte counts twice
+    because gRPC copies it. One connection may use half of it, and all of them together an eighth of
+    the machine's memory at most."""
+    connection_calls: Annotated[int, Ge(4)] = 2_048
+    """Maximum number of calls of one connection in progress. HTTP/2 lets a connection have 1,024; a
+    lower limit refuses them by name."""
+    connection_streams: Annotated[int, Ge(1)] = 512
+    """Maximum number of streams of one connection."""
+    connection_long_polls: Annotated[int, Ge(0)] = 1_024
+    """Maximum number of long polls of one connection."""
+    connection_bytes_in_flight: Annotated[int, Ge(1 << 20)] = 256 << 20
+    """Maximum number of bytes of puts of one connection that have no answer yet; the request that
+    crosses the limit is still accepted."""
+    connection_calls_per_s: Annotated[int, Ge(0)] = 0
+    """Maximum number of calls and of requests in streams per second of one connection; 0 means no
+    limit."""
+    connection_bytes_per_s: Annotated[int, Ge(0)] = 0
+    """Maximum number of bytes per second, in and out, of one connection; a put above it waits, and
+    a read is refused. 0 means no limit."""
+    metric_topics: Annotated[int, Ge(0)] = 1_000
+    """Maximum number of topics that have time series of their own in /metrics; the rest is summed
+    as `other`."""
+    metric_groups: Annotated[int, Ge(0)] = 1_000
+    """The same maximum for consumer groups, and for pairs of group and topic."""
+
+
+class GroupsSection(Section):
+    """The members of consumer groups, on the master. A request outside these limits is refused by
+    name."""
+
+    members: Annotated[int, Ge(1)] = 10_000
+    """Maximum number of members of all groups together. One identity, or one host without
+    identities, gets three quarters at most, and less the more others have."""
+    members_per_group: Annotated[int, Ge(1)] = 1_000
+    """Maximum number of members of one group."""
+    topics_per_member: Annotated[int, Ge(1)] = 1_024
+    """Maximum number of topics that one member subscribes to."""
+    min_session_timeout_ms: Annotated[int, Ge(10)] = 1_000
+    """Shortest session timeout that a member may ask for. A shorter one finds a dead member sooner,
+    and takes a slow network for one."""
+    max_session_timeout_ms: Annotated[int, Ge(1_000)] = 1_800_000
+    """Longest session timeout that a member may ask for."""
+    max_rebalance_timeout_ms: Annotated[int, Ge(1_000)] = 3_600_000
+    """Longest time that a member may take to give up a queue; a longer one is shortened to this."""
+    heartbeat_interval_ms: Annotated[int, Ge(10)] = 3_000
+    """Longest time between two reports of a member; a member with a short session reports four
+    times in it."""
+
+    def interval_ms(self, session_timeout_ms: int) -> int:
+        """How often a member reports: several times in its session."""
+        return max(10, min(self.heartbeat_interval_ms, session_timeout_ms // 4))
 
 
 class LogSection(Section):
     """What the node logs on stderr."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Lowest level that is logged."
-    )
-    format: Literal["text", "json"] = Field(
-        default="text",
-        description="Lines for people, or one JSON object per line; docs/monitoring.md has its "
-        "fields.",
-    )
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """Lowest level that is logged."""
+    format: Literal["text", "json"] = "text"
+    """Lines for people, or one JSON object per line; docs/monitoring.md has its fields."""

@@ -10,9 +10,10 @@ write, and lets them do both.
 """
 
 import ipaddress
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from annotated_types import Ge
+from pydantic import model_validator
 
 from .sections import Section
 
@@ -21,26 +22,17 @@ class TlsSection(Section):
     """Certificates for everything that this node serves, and for its connections to other nodes.
     Replaced files are used for new connections from then on, without a restart."""
 
-    ca_file: str = Field(
-        default="",
-        description="PEM file of the authorities whose certificates this node accepts.",
-    )
-    cert_file: str = Field(
-        default="",
-        description="PEM file of this node's certificate, and of those between it and the "
-        "authority; given, gRPC and HTTP are served by TLS only.",
-    )
-    key_file: str = Field(default="", description="PEM file of its key, without a password.")
-    client_certificates: Literal["none", "required"] = Field(
-        default="none",
-        description="required: every caller has to show a certificate of an authority in ca_file.",
-    )
-    reload_interval_ms: int = Field(
-        default=5_000,
-        ge=10,
-        description="Time between two checks whether the files of [tls] or the access "
-        "file have changed.",
-    )
+    ca_file: str = ""
+    """PEM file of the authorities whose certificates this node accepts."""
+    cert_file: str = ""
+    """PEM file of this node's certificate, and of those between it and the authority; given, gRPC
+    and HTTP are served by TLS only."""
+    key_file: str = ""
+    """PEM file of its key, without a password."""
+    client_certificates: Literal["none", "required"] = "none"
+    """required: every caller has to show a certificate of an authority in ca_file."""
+    reload_interval_ms: Annotated[int, Ge(10)] = 5_000
+    """Time between two checks whether the files of [tls] or the access file have changed."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> "TlsSection":
@@ -68,21 +60,13 @@ class TlsSection(Section):
 class SecuritySection(Section):
     """Who may do what on this node; docs/security.md has the format of the access file."""
 
-    access_file: str = Field(
-        default="",
-        description="TOML file of the identities and their rights; it is looked at again every "
-        "tls.reload_interval_ms. Empty means that every caller may do everything.",
-    )
-    token_file: str = Field(
-        default="",
-        description="File with the token that this node shows to other nodes; read again when it "
-        "changes.",
-    )
-    open_health: bool = Field(
-        default=False,
-        description="Whether health checks (gRPC's, and the health paths of HTTP) need no "
-        "identity.",
-    )
+    access_file: str = ""
+    """TOML file of the identities and their rights; it is looked at again every
+    tls.reload_interval_ms. Empty means that every caller may do everything."""
+    token_file: str = ""
+    """File with the token that this node shows to other nodes; read again when it changes."""
+    open_health: bool = False
+    """Whether health checks (gRPC's, and the health paths of HTTP) need no identity."""
 
 
 def is_loopback(host: str) -> bool:

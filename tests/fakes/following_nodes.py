@@ -13,8 +13,7 @@ from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
 from tandemlog_server.node.node import Node
 from tandemlog_server.node.settings.config import NodeConfig
-from tandemlog_server.node.settings.following_section import FollowingSection
-from tandemlog_server.node.settings.sections import StoreSection
+from tandemlog_server.node.settings.sections import FollowingSection, StoreSection
 
 FILE = 8192
 QUICK = ConnectionOptions(

@@ -61,7 +61,7 @@ MASTER_CONFIG = HaConfig(
     "sim",
     "m",
     endpoint="m:1",
-    replication=Replication.SYNC,
+    mode=Replication.SYNC,
     chunk_bytes=1_500,
     proof_bytes=64,
 )

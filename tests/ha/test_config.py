@@ -26,4 +26,4 @@ def test_what_cannot_work_is_refused(settings: dict[str, object], words: str) ->
 
 def test_only_sync_replication_requires_members() -> None:
     assert HaConfig("c", "n", min_in_sync=2).required == 1
-    assert HaConfig("c", "n", min_in_sync=2, replication=Replication.SYNC).required == 2
+    assert HaConfig("c", "n", min_in_sync=2, mode=Replication.SYNC).required == 2

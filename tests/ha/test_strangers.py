@@ -40,7 +40,7 @@ ME, B = Member("m", "mi"), Member("b", "1")
 
 
 def group(*members: Member, known: tuple[str, ...] = ("m", "b")) -> MasterGroup:
-    config = HaConfig("c", "m", replication=Replication.SYNC, min_in_sync=1)
+    config = HaConfig("c", "m", mode=Replication.SYNC, min_in_sync=1)
     view = MasterView(
         cluster_id="c",
         node_id="m",

@@ -17,7 +17,7 @@ class FakeReplication:
     """A master whose slaves take tables or do not."""
 
     def __init__(self, mode: Replication, *, settles: bool = True) -> None:
-        self.config = SimpleNamespace(replication=mode)
+        self.config = SimpleNamespace(mode=mode)
         self.settles = settles
 
     def admission(self) -> str | None:
@@ -81,7 +81,7 @@ class Elected:
     """A master of epoch 5 in a set of three, as its group sees it."""
 
     epoch = 5
-    config = SimpleNamespace(replication=Replication.SYNC_DEGRADE)
+    config = SimpleNamespace(mode=Replication.SYNC_DEGRADE)
 
     def __init__(
         self, *, alone: bool = False, led: bool = False, heard: bool = True, stood: bool = False

@@ -52,7 +52,7 @@ class ElectionCluster(Cluster, ABC):
 
     def config(self, name: str) -> HaConfig:
         config = super().config(name)
-        return replace(config, replication=self.mode, chunk_bytes=300, window_bytes=1200)
+        return replace(config, mode=self.mode, chunk_bytes=300, window_bytes=1200)
 
     @property
     def required(self) -> int:

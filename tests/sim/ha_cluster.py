@@ -111,7 +111,7 @@ class Cluster:
             role=Role.MASTER if name == self.master_name else Role.SLAVE,
             endpoint=f"{name}:1",
             master_endpoint=f"{self.master_name}:1",
-            replication=Replication.SYNC,
+            mode=Replication.SYNC,
             min_in_sync=self.min_in_sync,
             chunk_bytes=100,
             window_bytes=400,
@@ -460,7 +460,7 @@ class Cluster:
                 master.comparing.pop(session, None)
                 master.streams.remove((session, stream))
         store = node.store
-        waits = master.group.config.replication.waits
+        waits = master.group.config.mode.waits
         due = store is not None and waits and master.idleness.is_due(store.log, self.now)
         if due and store is not None and store.count_flushed():
             master.idleness.noted()

@@ -28,7 +28,6 @@ from tandemlog_server.ha.store_port import tables_of
 from tandemlog_server.node.access.caller import Caller
 from tandemlog_server.node.error_status import RequestRefusedError, error_of
 from tandemlog_server.node.groups.coordinator import GroupCoordinator
-from tandemlog_server.node.groups.limits import GroupLimits
 from tandemlog_server.node.pulls.group_activity import GroupActivity
 from tandemlog_server.node.pulls.long_polling import LongPolling
 from tandemlog_server.node.pulls.pull_service import PullLimits, PullService
@@ -42,6 +41,7 @@ from tandemlog_server.node.services.broker_service import BrokerService
 from tandemlog_server.node.services.group_service import GroupService
 from tandemlog_server.node.services.leadership import Leadership, speaks
 from tandemlog_server.node.services.permissions import ADMIN, BROKER
+from tandemlog_server.node.settings.sections import GroupsSection
 from tandemlog_server.storage.puts.put_path import AppendResult
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class SimReplication(ReplicationMaster):
             if loop.time() >= deadline:
                 return False
             await asyncio.sleep(TABLE_LOOK_S)
-        if self.config.replication.waits:
+        if self.config.mode.waits:
             needed = self.group.needed_tables
             needed[kind] = max(needed.get(kind, version), version)
         return True
@@ -215,7 +215,7 @@ class Service:
         self.waiters = Waiters(positions, self.role.epoch, self.loop)
         self.waiters.promised = lambda put: promised(put, put.result) if put.result else None
         self.role.on_change = self.waiters.look
-        limits = PumpLimits(timeout_ms=PUT_TIMEOUT_MS)
+        limits = PumpLimits(max_pending_bytes=128 << 20, timeout_ms=PUT_TIMEOUT_MS)
         self.pump = InlinePump(
             self, self.role, self.waiters, self.loop, store_host="10.0.0.1:1", limits=limits
         )
@@ -233,10 +233,10 @@ class Service:
             dense=reader.dense,
             ends=reader.ends_of,
             on_slave=lambda: self.role.epoch() is None,
-            limits=PullLimits(),
+            limits=PullLimits(max_bytes=8 << 20, max_wait_ms=60_000, long_polls=4_096),
             log_term=lambda: store.log_identity.newest,
         )
-        self.groups = GroupCoordinator(store, self.role, clock.monotonic, GroupLimits())
+        self.groups = GroupCoordinator(store, self.role, clock.monotonic, GroupsSection())
         members = GroupService(store, self.groups, known, turns, activity)
         segments: Any = None
         self.broker = BrokerService(

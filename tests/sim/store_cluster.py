@@ -67,7 +67,7 @@ class StoreCluster(Cluster):
         return replace(
             super().config(name),
             role=Role.MASTER if name == self.master_name else Role.SLAVE,
-            replication=Replication.SYNC if several else Replication.ASYNC,
+            mode=Replication.SYNC if several else Replication.ASYNC,
             chunk_bytes=1500,
             window_bytes=6000,
             log_first_bytes=6000,

@@ -83,7 +83,7 @@ class Running:
             self.client,
             self.host,  # type: ignore[arg-type]
             Identity("a", "a:1", "", "", cluster_uuid=uuid),
-            HaConfig("c", "a", replication=replication, min_in_sync=2),
+            HaConfig("c", "a", mode=replication, min_in_sync=2),
             ElectionConfig(),
             clock,
             clock.monotonic,

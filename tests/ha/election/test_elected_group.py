@@ -17,7 +17,7 @@ from tandemlog_server.ha.state import HaState, Member
 from tandemlog_server.storage.config import FlushMode
 
 ME, B, C = Member("a", "1"), Member("b", "1"), Member("c", "1")
-CONFIG = HaConfig("c", "a", replication=Replication.SYNC, min_in_sync=2, endpoint="a:1")
+CONFIG = HaConfig("c", "a", mode=Replication.SYNC, min_in_sync=2, endpoint="a:1")
 STATE = HaState("c", "a", "1", accepted_epoch=3)
 WON = WonTerm(5, 9, frozenset({ME, B}), frozenset("abc"), unclean_epoch=4)
 

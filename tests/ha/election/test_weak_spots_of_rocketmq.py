@@ -36,7 +36,7 @@ class Alone:
     """A master that needs no other node for an acknowledgement."""
 
     epoch = 5
-    config = SimpleNamespace(replication=Replication.SYNC_DEGRADE)
+    config = SimpleNamespace(mode=Replication.SYNC_DEGRADE)
 
     def acts_alone(self) -> bool:
         return True

@@ -17,7 +17,7 @@ BROKER = Member("rocketmq:10.0.0.9", "rocketmq")
 
 
 def group(*, required: int = 2, members: frozenset[Member] = frozenset({ME})) -> MasterGroup:
-    config = HaConfig("c", "m", replication=Replication.SYNC, min_in_sync=required)
+    config = HaConfig("c", "m", mode=Replication.SYNC, min_in_sync=required)
     view = MasterView(
         cluster_id="c",
         node_id="m",

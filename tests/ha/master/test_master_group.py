@@ -17,7 +17,7 @@ ME = Member("m", "mi")
 def group(
     *, end: int = 1000, required: int = 2, replication: Replication = Replication.SYNC
 ) -> MasterGroup:
-    config = HaConfig("c", "m", replication=replication, min_in_sync=required)
+    config = HaConfig("c", "m", mode=replication, min_in_sync=required)
     view = MasterView(
         cluster_id="c",
         node_id="m",

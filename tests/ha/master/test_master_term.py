@@ -19,7 +19,7 @@ from tandemlog_server.ha.state import HaState, InSyncRecord, Member
 from tandemlog_server.storage.config import FlushMode
 
 STATE = HaState("c", "m", "i1")
-CONFIG = HaConfig("c", "m", replication=Replication.SYNC, min_in_sync=2)
+CONFIG = HaConfig("c", "m", mode=Replication.SYNC, min_in_sync=2)
 B = Member("b", "1")
 
 

@@ -33,7 +33,7 @@ def group() -> MasterGroup:
         file_size=4096,
         proof_bytes=64,
     )
-    config = HaConfig("c", "m", replication=Replication.SYNC, min_in_sync=2)
+    config = HaConfig("c", "m", mode=Replication.SYNC, min_in_sync=2)
     record = InSyncRecord(1, 1, frozenset({ME, Member("b", "1")}))
     return MasterGroup(config, ME, view, record, 1000, 100.0)
 

@@ -48,7 +48,7 @@ class Rig:
             proof_bytes=64,
             elected=True,
         )
-        config = HaConfig("c", "m", replication=Replication.SYNC_DEGRADE)
+        config = HaConfig("c", "m", mode=Replication.SYNC_DEGRADE)
         record = InSyncRecord(3, 1, frozenset({ME, *members}))
         self.group = MasterGroup(config, ME, view, record, 100, NOW)
 

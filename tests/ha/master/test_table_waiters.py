@@ -16,7 +16,7 @@ ME, A = Member("m", "mi"), Member("a", "1")
 
 
 def group(*members: Member, required: int = 2) -> MasterGroup:
-    config = HaConfig("c", "m", replication=Replication.SYNC, min_in_sync=required)
+    config = HaConfig("c", "m", mode=Replication.SYNC, min_in_sync=required)
     view = MasterView(
         cluster_id="c",
         node_id="m",
@@ -58,7 +58,7 @@ def test_a_set_that_is_too_small_holds_nothing_and_async_waits_for_nobody() -> N
     made = group()
     assert not made.tables_held("topics", 1)
     assert group(required=1).tables_held("topics", 1)
-    made.config = replace(made.config, replication=Replication.ASYNC)
+    made.config = replace(made.config, mode=Replication.ASYNC)
     assert made.tables_held("topics", 1)
 
 

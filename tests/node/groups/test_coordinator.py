@@ -13,9 +13,9 @@ from tandemlog_server.node.groups import coordinator as coordinators
 from tandemlog_server.node.groups.assignor import assign
 from tandemlog_server.node.groups.group import Group, Report
 from tandemlog_server.node.groups.group import Member as CoreMember
-from tandemlog_server.node.groups.limits import GroupLimits
 from tandemlog_server.node.groups.refusals import check_room
 from tandemlog_server.node.groups.reports import report_of
+from tandemlog_server.node.settings.sections import GroupsSection
 
 from .test_members_of_a_node import Cluster, Member, cluster, converge
 
@@ -152,7 +152,7 @@ def test_ids_cannot_forge_lines_of_the_log(field: str) -> None:
     )
     setattr(request, field, "m\n2026-01-01 INFO all is well")
     with pytest.raises(RequestRefusedError, match="printable"):
-        report_of(request, "", GroupLimits())
+        report_of(request, "", GroupsSection())
 
 
 def _group(name: str, count: int, holder: str = "", host: str = "") -> Group:
@@ -165,7 +165,7 @@ def _group(name: str, count: int, holder: str = "", host: str = "") -> Group:
 
 def test_one_caller_leaves_room_for_members_of_others() -> None:
     """Groups are many, so the bound of one does not keep a caller from filling all."""
-    limits = GroupLimits(members=100, members_per_group=60)
+    limits = GroupsSection(members=100, members_per_group=60)
     new, groups = Group("new"), {"a": _group("a", 50, "greedy"), "b": _group("b", 24, "greedy")}
     check_room(groups, new, limits, "greedy")
     groups["c"] = _group("c", 1, "greedy")
@@ -179,7 +179,7 @@ def test_one_caller_leaves_room_for_members_of_others() -> None:
 
 
 def test_members_of_another_masters_term_count_for_their_hosts_until_they_report() -> None:
-    limits = GroupLimits(members=100, members_per_group=100)
+    limits = GroupsSection(members=100, members_per_group=100)
     groups = {"a": _group("a", 80, host="ipv4:10.0.0.7:4000")}
     check_room(groups, Group("new"), limits, "orders")
     with pytest.raises(RequestRefusedError, match=r"'ipv4:10.0.0.7' has 80 members"):
@@ -198,11 +198,11 @@ def test_what_a_report_may_hold_is_bounded() -> None:
         group="g", member_id="m", session_timeout_ms=10_000, topics=["t" * 256]
     )
     with pytest.raises(RequestRefusedError, match="topic"):
-        report_of(request, "", GroupLimits())
+        report_of(request, "", GroupsSection())
     request.topics[:] = ["t"]
     request.owned.add(topic="t", queue_ids=range(131_073))
     with pytest.raises(RequestRefusedError, match="131073"):
-        report_of(request, "", GroupLimits())
+        report_of(request, "", GroupsSection())
 
 
 async def test_a_write_that_was_not_allowed_is_tried_again(

@@ -71,7 +71,10 @@ class Rig:
             ends=lambda numbers: [len(self.store.queues.get(each, ())) for each in numbers],
             on_slave=lambda: on_slave,
             limits=PullLimits(
-                max_bytes=1000, far_behind_bytes=far_behind_bytes, long_polls=long_polls
+                max_bytes=1000,
+                max_wait_ms=60_000,
+                long_polls=long_polls,
+                far_behind_bytes=far_behind_bytes,
             ),
         )
 

@@ -1,20 +1,15 @@
 """Settings: file under environment, every fault named with its key, packages' own rules."""
 
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from tandemlog_server.ha.config import HaConfig, Replication, Role
+from tandemlog_server.ha.config import Replication, Role
 from tandemlog_server.node.settings.config import ConfigError, NodeConfig, load_config
 from tandemlog_server.node.settings.config_docs import configuration_markdown
 from tandemlog_server.node.settings.host_port import split_endpoint
-from tandemlog_server.node.settings.sections import (
-    ReplicationSection,
-    RetentionSection,
-    StoreSection,
-)
-from tandemlog_server.storage.config import ConfirmSource, FlushMode, RetentionConfig, StoreConfig
+from tandemlog_server.node.settings.sections import ReplicationSection, StoreSection
+from tandemlog_server.storage.config import ConfirmSource, FlushMode, StoreConfig
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -155,6 +150,57 @@ def test_settings_that_exclude_each_other_name_the_file_and_what_is_set(
     assert str(raised.value).startswith(f"{path} and TANDEMLOG_ROLE: master: a slave needs")
 
 
+def test_keys_of_one_section_that_exclude_each_other_name_what_is_set_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wrong key may be the file's although a variable gives another one."""
+    monkeypatch.setattr(
+        "os.environ", {"TANDEMLOG_STORE__FLUSH": "sync", "TANDEMLOG_ROLE": "master"}
+    )
+    path = toml(tmp_path, "[store]\nqueue_file_size = 21\n")
+    with pytest.raises(ConfigError) as raised:
+        load_config(path)
+    assert str(raised.value) == (
+        f"{path} and TANDEMLOG_STORE__FLUSH: store: queue_file_size must be a multiple of 20: 21"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "variables"),
+    [
+        ('[coordinator]\npassword = "geheim"', {}),
+        ('[coordinator]\nendpoints = ["a:1"]\ncert_file = "x"\npassword = "geheim"', {}),
+        ('[coordinator]\nendpoints = ["a:1"]\npassword = ["geheim"]', {}),
+        ("", {"TANDEMLOG_COORDINATOR": '{"password": "geheim"'}),
+    ],
+)
+def test_no_error_has_a_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, variables: dict[str, str]
+) -> None:
+    monkeypatch.setattr("os.environ", variables)
+    with pytest.raises(ConfigError) as raised:
+        load_config(toml(tmp_path, text))
+    assert "geheim" not in str(raised.value)
+    assert "coordinator" in str(raised.value).lower()
+
+
+def test_a_setting_of_the_package_alone_is_no_key(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"unknown key store\.confirm; valid in \[store\]: buffered"
+    ):
+        load_config(toml(tmp_path, '[store]\nconfirm = "local"\n'))
+
+
+def test_bounds_hold_without_a_file_too() -> None:
+    for wrong, words in (
+        ({"max_queues": (1 << 22) + 1}, "max_queues must be at most 4194304"),
+        ({"max_message_size": 0}, "max_message_size must be above 0: 0"),
+        ({"set_aside_kept": -1}, "set_aside_kept must be at least 0: -1"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            StoreConfig(Path("store"), **wrong)
+
+
 def test_variables_that_are_no_settings_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "os.environ",
@@ -168,25 +214,6 @@ def test_variables_that_are_no_settings_do_no_harm(monkeypatch: pytest.MonkeyPat
     assert load_config(None).role == "master"
 
 
-def test_sections_have_every_field_of_the_packages_with_its_default() -> None:
-    left_out = {"confirm", "retention"}
-    for section, settings in (
-        (StoreSection, StoreConfig(Path("store"))),
-        (RetentionSection, RetentionConfig()),
-    ):
-        names = {each.name for each in fields(settings)} - left_out
-        assert names == set(section.model_fields) - left_out
-        for name in names - {"store_host"}:
-            assert getattr(section(), name) == getattr(settings, name), name
-    settings = HaConfig("c", "n")
-    own = {"cluster_id", "node_id", "role", "endpoint", "http_endpoint", "store_host"}
-    own |= {"security"}  # of [tls] and [security]
-    names = {each.name for each in fields(settings)} - own - {"master_endpoint", "replication"}
-    assert names == set(ReplicationSection.model_fields) - {"mode"}
-    for name in names:
-        assert getattr(ReplicationSection(), name) == getattr(settings, name), name
-
-
 def test_the_packages_get_their_settings() -> None:
     config = NodeConfig(
         role="slave",
@@ -195,6 +222,7 @@ def test_the_packages_get_their_settings() -> None:
         replication=ReplicationSection(mode=Replication.SYNC, min_in_sync=2),
     )
     store = config.store_config(store_host="10.0.0.2:1")
+    assert type(store) is StoreConfig, "which may also be given another source of confirmations"
     assert (store.flush, store.store_host, store.confirm) == (
         FlushMode.SYNC,
         "10.0.0.2:1",

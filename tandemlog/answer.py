@@ -5,21 +5,32 @@
     queue offset      = the segment's offset of that queue + how many of the queue came before
     physical offset   = the segment's position + the bytes before
 
-All with arrays and only on demand: most senders read few of their results.
+For all records at once and only on demand: most senders read few of their results. Of many records
+it is done by columns (answer_columns.py).
 """
 
+from array import array
 from collections.abc import Sequence
 from functools import cached_property
+from struct import unpack
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
+from .lazy import FEW, HAVE_NUMPY, lazy
 from .v1 import broker_pb2
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    import tandemlog.answer_columns as answer_columns
+else:
+    answer_columns = lazy(f"{__package__}.answer_columns")
 
 
 class PutAnswer:
     """The positions of the n records of one request. `sizes` are the bytes as they were sent,
-    `queue_indexes` each record's entry in the table of `topics` and `queue_ids`."""
+    `byte_size` all of them, `queue_indexes` each record's entry in the table of `topics` and
+    `queue_ids`."""
 
     def __init__(
         self,
@@ -27,8 +38,9 @@ class PutAnswer:
         topics: Sequence[str],
         queue_topics: Sequence[int],
         queue_ids: Sequence[int],
-        queue_indexes: NDArray[np.uint16],
-        sizes: NDArray[np.uint32],
+        queue_indexes: "array[int]",
+        sizes: "array[int]",
+        byte_size: int,
         response: broker_pb2.AppendResponse,
     ) -> None:
         self._topics = topics
@@ -37,6 +49,7 @@ class PutAnswer:
         self._queue_indexes = queue_indexes
         self._sizes = sizes
         self._segments = response.segments
+        self.byte_size = byte_size
         self.store_timestamp = response.store_timestamp
         self.store_host = response.store_host
         self.duplicate = response.duplicate
@@ -45,55 +58,48 @@ class PutAnswer:
     def count(self) -> int:
         return len(self._sizes)
 
-    @property
-    def byte_size(self) -> int:
-        return int(self._sizes.sum(dtype=np.int64))
-
     def topic(self, index: int) -> str:
-        return self._topics[self._queue_topics[int(self._queue_indexes[index])]]
+        return self._topics[self._queue_topics[self._queue_indexes[index]]]
 
     def queue_id(self, index: int) -> int:
-        return self._queue_ids[int(self._queue_indexes[index])]
+        return self._queue_ids[self._queue_indexes[index]]
 
     @cached_property
-    def record_queue_ids(self) -> NDArray[np.int32]:
+    def record_queue_ids(self) -> "Sequence[int] | NDArray[np.int32]":
         """i4[n]"""
-        return np.asarray(self._queue_ids, np.int32)[self._queue_indexes]
+        if self._by_columns:
+            return answer_columns.record_queue_ids(self._queue_ids, self._queue_indexes)
+        return array("i", map(self._queue_ids.__getitem__, self._queue_indexes))
 
     @cached_property
-    def physical_offsets(self) -> NDArray[np.int64]:
+    def physical_offsets(self) -> "Sequence[int] | NDArray[np.int64]":
         """i8[n], bytes; -1 if the node did not say."""
-        offsets = np.full(self.count, -1, np.int64)
+        if self._by_columns:
+            return answer_columns.physical_offsets(self._segments, self._sizes)
+        offsets = array("q", [-1]) * self.count
         for segment in self._segments:
-            part = slice(segment.first_index, segment.first_index + segment.count)
-            sizes = self._sizes[part].astype(np.int64) + segment.record_extra
-            offsets[part] = segment.physical_offset + np.cumsum(sizes) - sizes
+            offset = segment.physical_offset
+            for index in range(segment.first_index, segment.first_index + segment.count):
+                offsets[index] = offset
+                offset += self._sizes[index] + segment.record_extra
         return offsets
 
     @cached_property
-    def queue_offsets(self) -> NDArray[np.int64]:
+    def queue_offsets(self) -> "Sequence[int] | NDArray[np.int64]":
         """i8[n], messages; -1 if the node did not say."""
-        offsets = np.full(self.count, -1, np.int64)
+        if self._by_columns:
+            return answer_columns.queue_offsets(self._segments, self._queue_indexes)
+        offsets = array("q", [-1]) * self.count
         for segment in self._segments:
-            part = slice(segment.first_index, segment.first_index + segment.count)
-            first = np.frombuffer(segment.queue_offsets, "<i8")
-            if not len(first):
+            following = list(unpack(f"<{len(segment.queue_offsets) // 8}q", segment.queue_offsets))
+            if not following:
                 continue
-            indexes = self._queue_indexes[part]
-            offsets[part] = first[indexes] + rank_in_group(indexes)
+            for index in range(segment.first_index, segment.first_index + segment.count):
+                entry = self._queue_indexes[index]
+                offsets[index] = following[entry]
+                following[entry] += 1
         return offsets
 
-
-def rank_in_group(groups: NDArray[np.uint16]) -> NDArray[np.int64]:
-    """How many equal values stand before each one, i8[n]."""
-    count = len(groups)
-    if count == 0 or (groups == groups[0]).all():
-        return np.arange(count, dtype=np.int64)
-    order = np.argsort(groups, kind="stable")
-    ordered = groups[order]
-    positions = np.arange(count, dtype=np.int64)
-    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    lengths = np.diff(np.append(starts, count))
-    ranks = np.empty(count, np.int64)
-    ranks[order] = positions - np.repeat(starts, lengths)
-    return ranks
+    @property
+    def _by_columns(self) -> bool:
+        return HAVE_NUMPY and self.count > FEW

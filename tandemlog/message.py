@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from .format.record.message_id import encode_offset_id
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from .answer import PutAnswer
 
 
@@ -97,7 +97,8 @@ class SendResult:
 class SendManyResult:
     """The positions of the messages of one send_many, in the order in which they were given.
 
-    `queue_ids` i4[n], `queue_offsets` and `physical_offsets` i8[n]; -1 if a message was not
+    `queue_ids` i4[n], `queue_offsets` and `physical_offsets` i8[n] (without numpy `array.array` of
+    the same numbers); -1 if a message was not
     acknowledged or a duplicate's position is not known. `count` is the number of acknowledged
     messages, `duplicates` how many of them a retry found already stored, `requests` the number of
     requests, `byte_size` the bytes of all records.
@@ -108,9 +109,9 @@ class SendManyResult:
     requests: int
     byte_size: int
     store_host: str
-    queue_ids: NDArray[np.int32]
-    queue_offsets: NDArray[np.int64]
-    physical_offsets: NDArray[np.int64]
+    queue_ids: "NDArray[np.int32]"
+    queue_offsets: "NDArray[np.int64]"
+    physical_offsets: "NDArray[np.int64]"
 
     def __repr__(self) -> str:
         return (

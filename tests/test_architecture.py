@@ -36,7 +36,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "tandemlog": ("tandemlog",),
     "storage": ("storage", "tandemlog.format"),
     "ha": ("ha", "storage", "tandemlog.format", "tandemlog.transport", "tandemlog.v1"),
-    "tandemlog.transport": ("tandemlog.transport",),
+    "tandemlog.transport": ("tandemlog.lazy", "tandemlog.transport"),
     "rocketmq": ("rocketmq", "ha", "storage", "tandemlog.format", "tandemlog.v1"),
     "node": ("node", "rocketmq", "ha", "storage", "tandemlog"),
     "cli": ("cli", "node", "rocketmq", "ha", "storage", "tandemlog"),
@@ -111,6 +111,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("columns",),
     ),
     "tandemlog": (
+        ("lazy", "answer_columns"),
         ("answer", "memory", "telemetry", "transport", "unpacking"),
         ("message",),
         ("errors",),

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from tandemlog.format.arrays.ragged import copy_slices, first_true, windows
 from tandemlog.format.columns.faults import first_hole
 from tandemlog.format.columns.headers import HeaderColumns, gather_headers
+from tandemlog.format.columns.property_crcs import have_property_crc
 from tandemlog.format.constants import CRC32, CRC_PROPERTY_SIZE, MAX_PROPERTIES, PROPERTY_END
-from tandemlog.format.record.property_crc import have_property_crc
 
 from ..errors import BatchRefusedError
 from .batch_check import CheckedBatch

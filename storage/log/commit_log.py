@@ -25,10 +25,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tandemlog.format.columns.property_crcs import write_property_crcs
 from tandemlog.format.constants import BLANK_SIZE, CRC_PROPERTY_SIZE
 from tandemlog.format.record.batch import AppendSegment, RecordBatch
 from tandemlog.format.record.host import IPV6_SIZE, host_bytes
-from tandemlog.format.record.property_crc import write_property_crcs
 from tandemlog.format.record.record import encode_blank
 
 from ..clock import Clock

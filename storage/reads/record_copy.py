@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from tandemlog.format.arrays.ragged import LONG_SLICE, compact, first_true, none_true, windows
 from tandemlog.format.columns.light_queues import light_queues
+from tandemlog.format.columns.property_crcs import wrong_property_crcs
 from tandemlog.format.constants import (
     FIXED_SIZE,
     IPV6_EXTRA,
@@ -28,7 +29,7 @@ from tandemlog.format.constants import (
     REAL_TOPIC,
 )
 from tandemlog.format.errors import CorruptRecordError
-from tandemlog.format.record.property_crc import wrong_property_crc, wrong_property_crcs
+from tandemlog.format.record.property_crc import wrong_property_crc
 from tandemlog.format.record.record import decode_record
 from tandemlog.format.record.sys_flag import BORN_HOST_IPV6, STORE_HOST_IPV6
 

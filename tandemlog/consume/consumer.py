@@ -18,8 +18,6 @@ import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Self
 
-import numpy as np
-
 from ..cluster.connection import Connection, ConnectionOptions, secured
 from ..cluster.histories import PositionCheck
 from ..cluster.node import Node
@@ -42,7 +40,7 @@ from .lag import Lags
 from .membership import Membership
 from .positions import COMMITTED, EARLIEST, LATEST, Positions, Queue, QueueRange, Start, queues_of
 from .reading import Reader
-from .received import ReceivedBatch
+from .received import ReceivedBatch, sizes_of
 from .scan import AsyncScan
 from .statistics import ConsumerStatistics, together, totals_of
 from .stream import AsyncStream
@@ -170,7 +168,7 @@ class AsyncConsumer:
             min_offset=part.min_offset,
             max_offset=part.max_offset,
             records=records,
-            sizes=np.frombuffer(part.sizes, "<u4"),
+            sizes=sizes_of(part.sizes),
             suggest_slave=answer.suggest_slave,
             log_term=answer.log_term,
         )

@@ -70,7 +70,7 @@ class DeliveryCursor:
         caller: then the rest comes later."""
         batch, follower, progress = self.batch, self._follower, self._queue_progress
         member = follower.membership is not None
-        following = (batch.headers.queue_offset + 1).tolist()
+        following = batch.following_offsets()
         indexes = range(1, len(batch) + 1)
         for index, message, next_offset in zip(indexes, batch, following, strict=True):
             self._index = index

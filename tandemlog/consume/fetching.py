@@ -32,8 +32,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-import numpy as np
-
 from ..cluster.master_questions import NO_MASTER
 from ..cluster.node import Node
 from ..cluster.pull_answer import PullAnswer
@@ -47,8 +45,8 @@ from ..errors import (
     UnknownTopicError,
 )
 from ..format.calls import MAX_POSITIONS
-from ..format.columns.headers import gather_headers
 from ..format.files.log_history import NO_CUT
+from ..format.record.record import physical_offset_at, queue_offset_at
 from ..format.record.tags import tag_hashes
 from ..v1 import broker_pb2
 from .doubts import Doubts, Kind, Said, judge, who_must_say
@@ -57,7 +55,7 @@ from .lanes import Lane, Lanes
 from .log_watch import LogWatch, Standing
 from .positions import LATEST, Positions, Queue
 from .reading import Reader
-from .received import ReceivedBatch
+from .received import ReceivedBatch, sizes_of
 from .statistics import ConsumerCounters
 
 logger = logging.getLogger(__name__)
@@ -306,7 +304,7 @@ class Fetcher:
             min_offset=part.min_offset,
             max_offset=part.max_offset,
             records=records,
-            sizes=np.frombuffer(part.sizes, "<u4"),
+            sizes=sizes_of(part.sizes),
         )
         if queue in ends:
             batch = batch.before(ends[queue])
@@ -352,13 +350,13 @@ class Fetcher:
             return await self.log.ends_that_count(following, answer.log_term)
         found = {}
         for part in answer.parts:
-            sizes = np.frombuffer(part.head.sizes, "<u4")
-            starts = np.cumsum(sizes, dtype=np.int64) - sizes
-            headers = gather_headers(part.records, starts, sizes)
-            beyond = np.flatnonzero(headers.physical_offset >= below)
-            if len(beyond):
-                queue = queues[part.head.position_index]
-                found[queue] = int(headers.queue_offset[beyond[0]])
+            position = 0
+            for size in sizes_of(part.head.sizes).tolist():
+                if physical_offset_at(part.records, position) >= below:
+                    queue = queues[part.head.position_index]
+                    found[queue] = queue_offset_at(part.records, position)
+                    break
+                position += size
         return found
 
     def _standing(self) -> Standing:
@@ -377,15 +375,15 @@ class Fetcher:
         front of the hole is taken, and the next answer begins with it."""
         if self._tags is not None or not len(batch) or batch.next_offset - offset == len(batch):
             return None
-        return int(batch.headers.queue_offset[0])
+        return batch.queue_offsets[0]
 
     def _put(self, queue: Queue, batch: ReceivedBatch) -> None:
         offset = self._fetched[queue]
         if self._tags is None and 0 < len(batch) != batch.next_offset - offset:
-            offsets = batch.headers.queue_offset
-            expected = np.arange(offset, offset + len(batch))
-            holes = np.flatnonzero(offsets != expected)
-            batch = batch.before(int(expected[holes[0]]) if len(holes) else offset + len(batch))
+            expected = range(offset, offset + len(batch))
+            numbered = zip(expected, batch.queue_offsets, strict=True)
+            hole = next((wanted for wanted, found in numbered if wanted != found), expected.stop)
+            batch = batch.before(hole)
         stop = self.stops.get(queue) if self.stops is not None else None
         if stop is not None and batch.next_offset > stop and len(batch):
             batch = batch.before(stop)
@@ -450,9 +448,7 @@ class Fetcher:
         self.counters.lost_messages += max(0, following - offset)
         self._doubts.settle(queue)
         self._fetched[queue] = following
-        nothing = ReceivedBatch(
-            *queue, "OFFSET_TOO_SMALL", following, low, end, b"", np.zeros(0, np.uint32)
-        )
+        nothing = ReceivedBatch(*queue, "OFFSET_TOO_SMALL", following, low, end, b"", sizes_of(b""))
         self.buffer.append((nothing, self._turns[queue]))
 
     async def _somewhere_else(self, node: Node, reason: str) -> None:

@@ -12,14 +12,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from ..cluster.connection import Connection
 from ..cluster.master_questions import MasterQuestions
 from ..cluster.node import Node
 from ..cluster.pull_answer import PullAnswer
 from ..format.calls import MAX_POSITIONS
-from ..format.columns.headers import gather_headers
+from ..format.record.record import store_timestamp_at
 from ..v1 import broker_pb2
 from .positions import Positions, Queue, QueueRange
 
@@ -119,9 +117,7 @@ class Lags:
             if queue not in left:
                 continue
             if head.count:
-                sizes = np.frombuffer(head.sizes, "<u4")[:1]
-                headers = gather_headers(part.records, np.zeros(1, np.int64), sizes)
-                times[queue] = int(headers.store_timestamp[0])
+                times[queue] = store_timestamp_at(part.records, 0)
                 del left[queue]
                 moved = True
             elif head.next_offset > left[queue]:

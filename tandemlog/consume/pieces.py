@@ -23,9 +23,8 @@ from ..format.columns.fields import Properties, bodies, bytes_under, properties
 from ..format.columns.headers import HeaderColumns
 from ..format.constants import KEYS, TAGS
 from ..format.record.properties import split_keys
-from .received_message import ReceivedMessage
+from .received_message import FIRST_ROWS, ReceivedMessage
 
-FIRST_ROWS: Final = 16
 _ROWS: Final = 256
 _BYTES: Final = 1 << 20
 """Of a piece, about: few enough to stay in the processor's cache."""

@@ -1,42 +1,47 @@
 """What one pull found in one queue: raw records, and their sizes.
 
     ReceivedBatch     records of one queue end to end, and their sizes: columns, no objects
-       │ iterate      few of them: one by one; many: in pieces.py
+       │ iterate      few of them: one by one; many: in pieces.py, if numpy is there
     ReceivedMessage   a view into the batch (received_message.py)
 
 A batch that was filtered by tags holds exactly the messages with those tags; the node compares only
 hashes, the client the text.
 """
 
+import sys
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
-from typing import TYPE_CHECKING
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ..format.arrays.ragged import compact, gather_rows
-from ..format.columns.headers import HeaderColumns, gather_headers
-from ..format.columns.property_layouts import find_properties
-from ..format.constants import TAGS
+from ..format.errors import CorruptRecordError
+from ..format.record.record import decode_record, queue_offset_at, store_timestamp_at
+from ..lazy import HAVE_NUMPY, lazy
 from ..tracing import processing
 from .columns import as_arrow, schema_of
-from .pieces import FIRST_ROWS, pieces
-from .received_message import ReceivedMessage
+from .received_message import FIRST_ROWS, ReceivedMessage
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
     from opentelemetry.trace import Span
+
+    from ..format.columns.headers import HeaderColumns
+    from . import pieces, received_columns
+else:
+    pieces = lazy(f"{__package__}.pieces")
+    received_columns = lazy(f"{__package__}.received_columns")
 
 
 @dataclass(frozen=True)
 class ReceivedBatch:
     """Records of one queue, oldest first: `records` end to end (bytes, or a view into the
-    response), `sizes` u4[n] bytes of each.
+    response), `sizes` u4[n] bytes of each (without numpy `array.array`, as `positions`).
 
     `status` is RocketMQ's (FOUND, ...), `next_offset` the queue offset to continue with.
     `min_offset` and `max_offset` are the range of the queue on the node that responded (max: one
@@ -52,7 +57,7 @@ class ReceivedBatch:
     min_offset: int
     max_offset: int
     records: bytes | memoryview
-    sizes: NDArray[np.uint32]
+    sizes: "NDArray[np.uint32]"
     suggest_slave: bool = False
     log_term: tuple[int, int] = (0, 0)
 
@@ -60,24 +65,48 @@ class ReceivedBatch:
         return len(self.sizes)
 
     @cached_property
-    def positions(self) -> NDArray[np.int64]:
+    def positions(self) -> "NDArray[np.int64]":
         """i8[n]: where in `records` each begins."""
-        sizes = self.sizes.astype(np.int64)
-        return np.cumsum(sizes) - sizes
+        if HAVE_NUMPY:
+            return received_columns.positions_of(self.sizes)
+        found = array("q", accumulate(self.sizes, initial=0))
+        found.pop()
+        return cast("NDArray[np.int64]", found)
 
     @cached_property
-    def headers(self) -> HeaderColumns:
-        """The fixed fields of all records as arrays."""
-        return gather_headers(self.records, self.positions, self.sizes)
+    def headers(self) -> "HeaderColumns":
+        """The fixed fields of all records as arrays. Raises MissingPackageError without numpy."""
+        return received_columns.gather_headers(self.records, self.positions, self.sizes)
+
+    @cached_property
+    def queue_offsets(self) -> Sequence[int]:
+        """The queue offset of each message."""
+        if self._by_columns:
+            return _list(self.headers.queue_offset)
+        return [queue_offset_at(self.records, int(position)) for position in self.positions]
+
+    def following_offsets(self) -> Sequence[int]:
+        """The queue offset behind each message."""
+        if self._by_columns:
+            return _list(self.headers.queue_offset + 1)
+        return [offset + 1 for offset in self.queue_offsets]
+
+    def store_timestamp(self, index: int) -> int:
+        """When message `index` was stored, ms; a damaged record raises nothing."""
+        return store_timestamp_at(self.records, int(self.positions[index]))
+
+    @property
+    def _by_columns(self) -> bool:
+        return HAVE_NUMPY and len(self) >= FIRST_ROWS
 
     def __getitem__(self, index: int) -> ReceivedMessage:
         size = int(self.sizes[index])
         return ReceivedMessage(self.records, int(self.positions[index]), size)
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
-        if len(self) < FIRST_ROWS:
+        if not self._by_columns:
             return map(self.__getitem__, range(len(self)))
-        return chain.from_iterable(pieces(self.records, self.sizes, self.headers))
+        return chain.from_iterable(pieces.pieces(self.records, self.sizes, self.headers))
 
     def span(self, *, group: str | None = None) -> "AbstractContextManager[Span]":
         """As ReceivedMessage.span, for all messages of the batch: one span, linked to those of
@@ -92,7 +121,7 @@ class ReceivedBatch:
 
     def before(self, queue_offset: int) -> "ReceivedBatch":
         """The messages before `queue_offset`."""
-        count = int(np.count_nonzero(self.headers.queue_offset < queue_offset))
+        count = sum(map(queue_offset.__gt__, self.queue_offsets))
         end = int(self.positions[count]) if count < len(self) else len(self.records)
         return replace(
             self,
@@ -110,38 +139,51 @@ class ReceivedBatch:
         """This batch without the messages of other tags; itself if there are none."""
         if tags is None or not len(self):
             return self
-        matching = self._tag_mask(tags)
-        if matching.all():
+        if self._by_columns:
+            found = received_columns.only_tags(self.records, self.headers, tags)
+            return self if found is None else replace(self, records=found[0], sizes=found[1])
+        rows = [index for index in range(len(self)) if self._tag(index) in tags]
+        if len(rows) == len(self):
             return self
-        sizes = self.sizes[matching]
-        records, _ = compact(
-            np.frombuffer(self.records, np.uint8),
-            self.positions[matching],
-            sizes.astype(np.int64),
-        )
-        return replace(self, records=records.tobytes(), sizes=sizes)
+        kept = [self[index].raw for index in rows]
+        sizes = sizes_of(array("I", map(len, kept)).tobytes())
+        return replace(self, records=b"".join(kept), sizes=sizes)
 
-    def _tag_mask(self, tags: frozenset[str]) -> NDArray[np.bool_]:
-        data = np.frombuffer(self.records, np.uint8)
-        headers = self.headers
-        [(starts, lengths)] = find_properties(
-            data, headers.properties_start, headers.properties_length, [TAGS.encode()]
-        )
-        mask = np.zeros(len(self), bool)
-        for tag in tags:
-            wanted = np.frombuffer(tag.encode(), np.uint8)
-            rows = np.flatnonzero(lengths == len(wanted))
-            if len(rows):
-                equal = (gather_rows(data, starts[rows], len(wanted)) == wanted).all(axis=1)
-                mask[rows[equal]] = True
-        return mask
+    def _tag(self, index: int) -> str | None:
+        """Of a record that may be damaged, which its reader is to hear."""
+        begin = int(self.positions[index])
+        end = begin + int(self.sizes[index])
+        try:
+            return decode_record(self.records, begin, check_crc=False, limit=end).tags
+        except CorruptRecordError:
+            return None
+
+
+def _list(numbers: "NDArray[np.int64]") -> list[int]:
+    found: list[int] = numbers.tolist()
+    return found
+
+
+def sizes_of(encoded: bytes) -> "NDArray[np.uint32]":
+    """The sizes in a response."""
+    if HAVE_NUMPY:
+        return received_columns.sizes_of(encoded)
+    return cast("NDArray[np.uint32]", _numbers(encoded))
+
+
+def _numbers(encoded: bytes) -> "array[int]":
+    """u4[n] in the order of the wire."""
+    found = array("I", encoded)
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found
 
 
 def messages_of(records: bytes, sizes: bytes) -> list[ReceivedMessage]:
     """The messages in a query's response."""
     found = []
     position = 0
-    for size in np.frombuffer(sizes, "<u4").tolist():
+    for size in _numbers(sizes):
         found.append(ReceivedMessage(records, position, size))
         position += size
     return found

@@ -11,9 +11,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
-import numpy as np
-
-from ..format.columns.headers import gather_headers
 from ..telemetry.measures import Latencies, Percentiles, Rate
 from .lag import QueueLag, wall_clock_ms
 from .positions import Queue
@@ -109,7 +106,7 @@ class ConsumerCounters:
         if not count:
             return
         now = self._clock()
-        self._stored[batch.topic, batch.queue_id] = _stored(batch, count)
+        self._stored[batch.topic, batch.queue_id] = batch.store_timestamp(count - 1)
         self._batches += 1
         self._messages += count
         self._bytes += _size(batch, count)
@@ -128,7 +125,7 @@ class ConsumerCounters:
         stored = dict(self._stored)
         if batch is not None and count:
             messages, size, batches = messages + count, size + _size(batch, count), batches + 1
-            stored[batch.topic, batch.queue_id] = _stored(batch, count)
+            stored[batch.topic, batch.queue_id] = batch.store_timestamp(count - 1)
         return ConsumerStatistics(
             messages=messages,
             bytes=size,
@@ -180,11 +177,4 @@ def together(parts: Sequence[ConsumerStatistics], pull_latency: Percentiles) -> 
 
 
 def _size(batch: ReceivedBatch, count: int) -> int:
-    return len(batch.records) if count >= len(batch) else int(batch.sizes[:count].sum())
-
-
-def _stored(batch: ReceivedBatch, count: int) -> int:
-    """When the last of the first `count` messages was stored, ms."""
-    last = slice(count - 1, count)
-    start = np.array([_size(batch, count) - int(batch.sizes[count - 1])], np.int64)
-    return int(gather_headers(batch.records, start, batch.sizes[last]).store_timestamp[0])
+    return len(batch.records) if count >= len(batch) else int(batch.positions[count])

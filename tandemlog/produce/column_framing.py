@@ -5,6 +5,7 @@
 No Python statement runs for each message, except the CRC inside encode_columns.
 """
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,6 +21,7 @@ from ..format.columns.encode import encode_columns
 from ..format.constants import KEYS, MAX_TABLE, SHARDING_KEY, TAGS, UNIQ_KEY
 from ..format.errors import FormatError
 from ..format.record.batch import RecordBatch
+from ..format.record.message_id import MAX_IDS_AT_ONCE
 from ..format.record.properties import encode_properties
 from ..v1 import broker_pb2
 from .columns_input import TopicColumn, byte_column, constant_column, integer_column, topic_column
@@ -31,9 +33,8 @@ from .framing import (
     too_large_body,
     too_large_properties,
 )
-from .put_batch import PutBatch, Sink
+from .put_batch import OpenBatch, PutBatch, Sink
 from .routes import SPREAD_BYTES, Route, shard, unknown_queue
-from .unique_columns import MAX_AT_ONCE
 
 assert SHARDING_KEY in RESERVED_PROPERTIES
 
@@ -144,12 +145,12 @@ class FramedColumns:
         """`checksum` as in PutBatch."""
         batch = self.batch
         records = memoryview(batch.records)
-        first = int(batch.sizes[0])
+        sizes = array("I", batch.sizes.tobytes())
         return PutBatch(
-            first=bytes(records[:first]),
-            rest=records[first:],
-            sizes=batch.sizes,
-            queue_indexes=batch.queue_indexes,
+            first=bytes(records[: sizes[0]]),
+            rest=records[sizes[0] :],
+            sizes=sizes,
+            queue_indexes=array("H", batch.queue_indexes.tobytes()),
             topics=batch.topics,
             queue_topics=batch.queue_topics.tolist(),
             queue_ids=batch.queue_ids.tolist(),
@@ -187,6 +188,26 @@ def framed_columns(
     )
 
 
+def framed_rows(framer: Framer, batch: OpenBatch) -> tuple[memoryview, "array[int]"]:
+    """The records of what an OpenBatch has collected as rows (Framer.row), and their sizes."""
+    made = framed_columns(
+        framer,
+        bodies=_joined(batch.records),
+        topics=tuple(batch.topics),
+        queue_topics=np.array(batch.queue_topics, np.uint32),
+        queue_ids=np.array(batch.queue_ids, np.uint32),
+        queue_indexes=np.array(batch.queue_indexes, np.uint16),
+        own_properties=_joined(batch.own) if any(batch.own) else None,
+        born_timestamp=(np.array(batch.born) * 1000).astype(np.int64),
+    ).batch
+    return memoryview(made.records), array("I", made.sizes.tobytes())
+
+
+def _joined(values: list[bytes]) -> ByteColumn:
+    lengths = np.fromiter(map(len, values), np.int64, len(values))
+    return ByteColumn.of_lengths(b"".join(values), lengths)
+
+
 class ColumnFramer:
     """Frames columns with the identity and limits of `framer`; `properties` are every
     message's."""
@@ -214,7 +235,7 @@ class ColumnFramer:
         self._check(columns)
         queues = self._queues(columns, routes)
         sizes = self._sizes(columns, routes)
-        for start, stop in cuts(sizes, max_bytes, MAX_AT_ONCE):
+        for start, stop in cuts(sizes, max_bytes, MAX_IDS_AT_ONCE):
             part = columns.rows(start, stop)
             given = None if queues is None else queues[start:stop]
             if given is None:

@@ -6,7 +6,7 @@ pyarrow: an Arrow array exposes its buffers. Lists of bytes or text are joined.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,38 +14,7 @@ from numpy.typing import NDArray
 from ..errors import InvalidArgumentError
 from ..format.arrays.byte_column import ByteColumn
 from ..format.arrays.ragged import offsets_of
-
-
-@runtime_checkable
-class ArrowArray(Protocol):
-    """What is used of a pyarrow.Array."""
-
-    @property
-    def type(self) -> Any: ...
-    @property
-    def offset(self) -> int: ...
-    @property
-    def null_count(self) -> int: ...
-    def buffers(self) -> list[Any]: ...
-    def __len__(self) -> int: ...
-
-
-@runtime_checkable
-class ArrowChunks(Protocol):
-    """What is used of a pyarrow.ChunkedArray."""
-
-    @property
-    def chunks(self) -> list[Any]: ...
-    def combine_chunks(self) -> Any: ...
-
-
-@runtime_checkable
-class ArrowTable(Protocol):
-    """What is used of a pyarrow.Table or RecordBatch."""
-
-    @property
-    def column_names(self) -> list[str]: ...
-    def column(self, i: str) -> Any: ...
+from .arrow_shapes import ArrowArray, ArrowChunks
 
 
 def byte_column(values: Any, name: str) -> ByteColumn:
@@ -65,6 +34,13 @@ def byte_column(values: Any, name: str) -> ByteColumn:
     if isinstance(values, str | bytes):
         raise InvalidArgumentError(f"{name}: a sequence is needed, not one value", field=name)
     return _from_sequence(values, name)
+
+
+def is_column(values: Any) -> bool:
+    """Whether it is one of these, and no sequence."""
+    return isinstance(values, np.ndarray | ArrowArray | ArrowChunks) or (
+        isinstance(values, tuple) and len(values) == 2 and isinstance(values[1], np.ndarray)
+    )
 
 
 def constant_column(value: str | bytes, count: int) -> ByteColumn:

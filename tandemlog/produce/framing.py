@@ -16,7 +16,7 @@ import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ..errors import (
     InvalidMessageError,
@@ -25,7 +25,6 @@ from ..errors import (
     PropertiesTooLargeError,
     ReservedPropertyError,
 )
-from ..format.arrays.byte_column import ByteColumn
 from ..format.constants import (
     BODY_LENGTH_OFFSET,
     IPV6_EXTRA,
@@ -47,8 +46,14 @@ from ..format.record.sys_flag import (
     ZLIB,
     with_compression,
 )
+from ..lazy import lazy
 from ..message import Message
-from .unique_columns import UniqueIdColumns
+
+if TYPE_CHECKING:
+    from ..format.arrays.byte_column import ByteColumn
+    from . import unique_columns
+else:
+    unique_columns = lazy(f"{__package__}.unique_columns")
 
 MARK_ROOM: Final = 160
 """Bytes of properties kept free for the producer's mark."""
@@ -142,7 +147,7 @@ class Framer:
         """Bytes of the property UNIQ_KEY; 0 without unique ids."""
         if unique_ids:
             self.id_size = len(UNIQ_KEY) + 2 + len(self._next_id())
-        self._id_columns = UniqueIdColumns(self._generator())
+        self._id_columns: unique_columns.UniqueIdColumns | None = None
         self._frames: dict[str, TopicFrame] = {}
 
     def _generator(self) -> UniqueIdGenerator:
@@ -150,8 +155,10 @@ class Framer:
             self.address, os.getpid(), self.now_ms, lambda: secrets.randbits(32)
         )
 
-    def unique_id_column(self, count: int) -> ByteColumn:
+    def unique_id_column(self, count: int) -> "ByteColumn":
         """Unique ids for `count` messages."""
+        if self._id_columns is None:
+            self._id_columns = unique_columns.UniqueIdColumns(self._generator())
         return self._id_columns.next_ids(count)
 
     def topic_frame(self, topic: str) -> TopicFrame:

@@ -7,24 +7,30 @@
        │ answer or error
     Sink        the waiting callers: the futures of single sends, or one send_many
 
-The first record stays apart, since it alone carries the producer's mark.
+Columns are arrays of the standard library (sizes u4[n], queue_indexes u2[n]): numpy and a plain
+client read them alike. The first record stays apart, since it alone carries the producer's mark.
 """
 
+import sys
 from array import array
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..answer import PutAnswer
 from ..errors import TandemlogError
-from ..format.columns.request_checksum import content_checksum, request_checksum
 from ..format.constants import MAX_TABLE, PRODUCER_MARK
 from ..format.record.producer_mark import ProducerMark
+from ..format.record.request_checksum import content_checksum, request_checksum
 from ..format.wire import tag, varint
+from ..lazy import HAVE_NUMPY, lazy
 from ..v1 import broker_pb2
 from .framing import with_property
+
+if TYPE_CHECKING:
+    from ..format.columns import request_checksum as checksum_columns
+else:
+    checksum_columns = lazy("tandemlog.format.columns.request_checksum")
 
 _RECORDS = tag(broker_pb2.AppendRequest.DESCRIPTOR.fields_by_name["records"].number)
 
@@ -120,8 +126,8 @@ class PutBatch:
         *,
         first: bytes,
         rest: bytes | memoryview,
-        sizes: NDArray[np.uint32],
-        queue_indexes: NDArray[np.uint16],
+        sizes: "array[int]",
+        queue_indexes: "array[int]",
         topics: Sequence[str],
         queue_topics: Sequence[int],
         queue_ids: Sequence[int],
@@ -172,7 +178,8 @@ class PutBatch:
         checksum of the request in front of it, for which this one vouches then; returns its own."""
         if self._checksum is None:
             records = b"".join((self.first, self.rest))
-            self._checksum = content_checksum(records, self.sizes, before=before)
+            checksum = checksum_columns.content_checksum if HAVE_NUMPY else content_checksum
+            self._checksum = checksum(records, self.sizes, before=before)
         return self._checksum
 
     def encoded(self, producer_id: str | None, timeout_ms: int) -> list[bytes | memoryview]:
@@ -184,8 +191,8 @@ class PutBatch:
             topics=self.topics,
             queue_topics=self.queue_topics,
             queue_ids=self.queue_ids,
-            sizes=self._sizes(len(first)).tobytes(),
-            queue_indexes=self.queue_indexes.astype("<u2", copy=False).tobytes(),
+            sizes=_little_endian(self._sizes(len(first))),
+            queue_indexes=_little_endian(self.queue_indexes),
             durability=self.durability,
             timeout_ms=timeout_ms,
         ).SerializeToString()
@@ -194,12 +201,14 @@ class PutBatch:
 
     def answer(self, response: broker_pb2.AppendResponse, producer_id: str | None) -> PutAnswer:
         """The places of all records; `response` is PUT_OK."""
+        first = len(self._marked(producer_id))
         return PutAnswer(
             topics=self.topics,
             queue_topics=self.queue_topics,
             queue_ids=self.queue_ids,
             queue_indexes=self.queue_indexes,
-            sizes=self._sizes(len(self._marked(producer_id))),
+            sizes=self._sizes(first),
+            byte_size=first + len(self.rest),
             response=response,
         )
 
@@ -209,8 +218,8 @@ class PutBatch:
         mark = ProducerMark(producer_id, self.epoch, self.sequence, 0, self.count, self.checksum)
         return with_property(self.first, PRODUCER_MARK, mark.encode())
 
-    def _sizes(self, first: int) -> NDArray[np.uint32]:
-        sizes = self.sizes.astype("<u4")
+    def _sizes(self, first: int) -> "array[int]":
+        sizes = self.sizes[:]
         sizes[0] = first
         return sizes
 
@@ -219,16 +228,17 @@ class PutBatch:
         gone = set(dropped)
         kept = [index for index in range(self.count) if index not in gone]
         records = b"".join((self.first, self.rest))
-        ends = np.cumsum(self.sizes, dtype=np.int64)
+        ends = list(accumulate(self.sizes))
         pieces = [records[ends[index] - self.sizes[index] : ends[index]] for index in kept]
         # A table of what is left: a node checks every entry, used or not.
-        entries, queue_indexes = np.unique(self.queue_indexes[kept], return_inverse=True)
+        entries = sorted({self.queue_indexes[index] for index in kept})
+        places = {entry: place for place, entry in enumerate(entries)}
         topics = list(dict.fromkeys(self.topics[self.queue_topics[entry]] for entry in entries))
         batch = PutBatch(
             first=pieces[0],
             rest=b"".join(pieces[1:]),
-            sizes=self.sizes[kept],
-            queue_indexes=queue_indexes.astype(np.uint16),
+            sizes=array("I", map(len, pieces)),
+            queue_indexes=array("H", [places[self.queue_indexes[index]] for index in kept]),
             topics=topics,
             queue_topics=[topics.index(self.topics[self.queue_topics[entry]]) for entry in entries],
             queue_ids=[self.queue_ids[entry] for entry in entries],
@@ -243,15 +253,22 @@ class PutBatch:
         """The messages that go to `topic`, by their index."""
         return [
             index
-            for index, entry in enumerate(self.queue_indexes.tolist())
+            for index, entry in enumerate(self.queue_indexes)
             if self.topics[self.queue_topics[entry]] == topic
         ]
+
+
+def _little_endian(numbers: "array[int]") -> bytes:
+    if sys.byteorder == "big":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers.tobytes()
 
 
 class Rows(Protocol):
     """Makes records of what an OpenBatch has collected."""
 
-    def records(self, batch: "OpenBatch") -> tuple[bytes | memoryview, NDArray[np.uint32]]:
+    def records(self, batch: "OpenBatch") -> tuple[bytes | memoryview, "array[int]"]:
         """The records end to end, and the bytes of each, u4[n]."""
         ...
 
@@ -333,15 +350,15 @@ class OpenBatch:
         if rows is None or self.framed == len(self.records):
             assert self.framed == len(self.records)
             records: bytes | memoryview = b"".join(self.records)
-            sizes = np.fromiter(map(len, self.records), np.uint32, self.framed)
+            sizes = array("I", map(len, self.records))
         else:
             records, sizes = rows.records(self)
-        first = int(sizes[0])
+        first = sizes[0]
         return PutBatch(
             first=bytes(records[:first]),
             rest=memoryview(records)[first:],
             sizes=sizes,
-            queue_indexes=np.array(self.queue_indexes, np.uint16),
+            queue_indexes=self.queue_indexes,
             topics=tuple(self.topics),
             queue_topics=self.queue_topics,
             queue_ids=self.queue_ids,

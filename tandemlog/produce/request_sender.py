@@ -16,7 +16,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ..answer import PutAnswer
 from ..cluster.connection import Connection
@@ -28,19 +28,24 @@ from ..errors import (
     UnknownQueueError,
     UnknownTopicError,
 )
-from ..format.arrays.byte_column import ByteColumn
 from ..format.constants import MAX_GRPC_MESSAGE
-from ..format.record.batch import RecordBatch
+from ..lazy import lazy
 from ..telemetry.producing import ProducerCounters, RequestHooks
 from .accumulator import Accumulator, FutureGroup
 from .chain import Numbers
-from .column_framing import FramedColumns, check_bodies, framed_columns
 from .framing import USER_PROPERTIES_LIMIT, Framer
 from .futures import SendFuture, SyncGroup
 from .put_batch import CallbackSink, PutBatch, durability_of
 from .routes import RouteTable
 from .row_framing import RowFramer
 from .sender import Sender, SenderOptions
+
+if TYPE_CHECKING:
+    from ..format.arrays.byte_column import ByteColumn
+    from ..format.record.batch import RecordBatch
+    from . import column_framing
+else:
+    column_framing = lazy(f"{__package__}.column_framing")
 
 FutureT = TypeVar("FutureT")
 
@@ -193,7 +198,7 @@ class RequestSender(Generic[FutureT]):
         assert self._row_framer is not None
         return self._row_framer.empty_size(topic)
 
-    def frame(self, *, bodies: ByteColumn, **columns: Any) -> RecordBatch:
+    def frame(self, *, bodies: "ByteColumn", **columns: Any) -> "RecordBatch":
         """The records of a request from rows that know their queues; `columns` as encode_columns
         takes them. For one thread, once open.
 
@@ -201,8 +206,8 @@ class RequestSender(Generic[FutureT]):
         InvalidTopicNameError, and FormatError for what no record can be made of.
         """
         framer = self._framer = self._framer or self.new_framer()
-        check_bodies(bodies, framer.max_body)
-        batch = framed_columns(framer, bodies=bodies, **columns).batch
+        column_framing.check_bodies(bodies, framer.max_body)
+        batch = column_framing.framed_columns(framer, bodies=bodies, **columns).batch
         # The first record gets the writer's mark beside its own properties.
         first = int(batch.sizes[0]) - int(bodies.lengths[0])
         if first > USER_PROPERTIES_LIMIT:
@@ -218,7 +223,7 @@ class RequestSender(Generic[FutureT]):
 
     def request(
         self,
-        batch: RecordBatch,
+        batch: "RecordBatch",
         *,
         wait: bool,
         checksum: int,
@@ -227,7 +232,7 @@ class RequestSender(Generic[FutureT]):
     ) -> PutBatch:
         """The records of `frame` as a request to offer; one of `acknowledged` and `failed` is
         called once, in the loop. `wait` as in Producer.send, `checksum` as in PutBatch."""
-        return FramedColumns(batch).put_batch(
+        return column_framing.FramedColumns(batch).put_batch(
             durability_of(wait),
             CallbackSink(acknowledged, failed),
             time.monotonic() + self.options.delivery_seconds,

@@ -10,24 +10,32 @@ producer's order with everything that it sent before.
 """
 
 import threading
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
-from typing import Any
-
-import numpy as np
+from itertools import chain, islice, repeat
+from typing import TYPE_CHECKING, Any
 
 from ..answer import PutAnswer
 from ..errors import InvalidArgumentError, SendManyError, TandemlogError
+from ..lazy import HAVE_NUMPY, lazy
 from ..message import Message, SendManyResult
-from .column_framing import ColumnFramer, Columns, outdated
-from .columns_input import ArrowArray, ArrowChunks, ArrowTable
+from .arrow_shapes import ArrowArray, ArrowTable, is_arrow
 from .core import ProducerCore
 from .framing import Framer, check_property_names
-from .message_columns import columns_of, message_parts
+from .message_columns import columns_of, message_parts, messages_of
 from .put_batch import NullSink, OpenBatch, PutBatch, Sink, durability_of
 from .routes import SPREAD_BYTES, Route
 from .row_framing import RowFramer
+
+if TYPE_CHECKING:
+    import tandemlog.answer_columns as answer_columns
+
+    from . import column_framing, columns_input
+else:
+    answer_columns = lazy("tandemlog.answer_columns")
+    column_framing = lazy(f"{__package__}.column_framing")
+    columns_input = lazy(f"{__package__}.columns_input")
 
 Bodies = Any
 """A sequence or an iterator of bytes or of Message, or a column (columns_input.byte_column), or
@@ -108,12 +116,16 @@ class Collector:
         ) from problem
 
     def _assemble(self, answers: list[PutAnswer]) -> SendManyResult:
-        def joined(name: str, dtype: Any) -> Any:
+        def joined(name: str, kind: str) -> Any:
             parts = [
-                getattr(part, name) if isinstance(part, PutAnswer) else np.full(count, -1, dtype)
+                getattr(part, name) if isinstance(part, PutAnswer) else count
                 for part, count in zip(self._parts, self._counts, strict=True)
             ]
-            return np.concatenate(parts) if parts else np.zeros(0, dtype)
+            if HAVE_NUMPY:
+                return answer_columns.joined(parts, kind)
+            return array(
+                kind, chain.from_iterable(repeat(-1, p) if isinstance(p, int) else p for p in parts)
+            )
 
         return SendManyResult(
             count=sum(answer.count for answer in answers),
@@ -121,9 +133,9 @@ class Collector:
             requests=len(self._parts),
             byte_size=sum(answer.byte_size for answer in answers),
             store_host=answers[-1].store_host if answers else "",
-            queue_ids=joined("record_queue_ids", np.int32),
-            queue_offsets=joined("queue_offsets", np.int64),
-            physical_offsets=joined("physical_offsets", np.int64),
+            queue_ids=joined("record_queue_ids", "i"),
+            queue_offsets=joined("queue_offsets", "q"),
+            physical_offsets=joined("physical_offsets", "q"),
         )
 
 
@@ -171,7 +183,9 @@ class ManySender:
         self._properties = properties or {}
         self._durability = durability_of(wait)
         self._rows = RowFramer(framer)
-        self._columns = ColumnFramer(framer, {**self._carried, **self._properties})
+        if HAVE_NUMPY:
+            common = {**self._carried, **self._properties}
+            self._columns = column_framing.ColumnFramer(framer, common)
 
     def batches(
         self,
@@ -203,8 +217,8 @@ class ManySender:
                 f"both topic {topic!r} and a column of topics: one of them is None", field="topics"
             )
         extra = (keys, tags, queues, sharding_keys)
-        if _is_column(bodies):
-            columns = Columns.of(bodies, *extra, topics)
+        if is_arrow(bodies) or (HAVE_NUMPY and columns_input.is_column(bodies)):
+            columns = column_framing.Columns.of(bodies, *extra, topics)
             yield from self._column_batches(topic, columns)
             return
         iterator = iter(bodies)
@@ -221,8 +235,10 @@ class ManySender:
             if self._on_send is not None:
                 messages = map(self._on_send, messages)
             yield from self._message_batches(topic, messages)
+        elif isinstance(bodies, Sequence) and not HAVE_NUMPY:
+            yield from self._plain_batches(topic, bodies, extra, topics)
         elif isinstance(bodies, Sequence):
-            columns = Columns.of(list(bodies), *extra, topics)
+            columns = column_framing.Columns.of(list(bodies), *extra, topics)
             yield from self._column_batches(topic, columns)
         elif topics is not None:
             raise InvalidArgumentError(
@@ -242,9 +258,25 @@ class ManySender:
             )
         iterator = iter(bodies)
         while part := list(islice(iterator, _LIST_PART)):
-            yield from self._column_batches(topic, Columns.of(part, *extra))
+            if HAVE_NUMPY:
+                columns = column_framing.Columns.of(part, *extra)
+                yield from self._column_batches(topic, columns)
+            else:
+                yield from self._plain_batches(topic, part, extra, None)
 
-    def _column_batches(self, topic: str | None, columns: Columns) -> Iterator[PutBatch | str]:
+    def _plain_batches(
+        self, topic: str | None, bodies: Sequence[Any], extra: tuple[Any, ...], topics: Column
+    ) -> Iterator[PutBatch | str]:
+        """Without numpy: as Message objects."""
+        named = self._topic(topic) if topics is None else topics
+        keys, tags, queues, sharding_keys = extra
+        yield from self._message_batches(
+            None, messages_of(bodies, named, keys, tags, queues, sharding_keys, self._properties)
+        )
+
+    def _column_batches(
+        self, topic: str | None, columns: "column_framing.Columns"
+    ) -> Iterator[PutBatch | str]:
         topics = columns.topics
         names = [self._topic(topic)] if topics is None else topics.names
         if not len(columns):
@@ -256,7 +288,7 @@ class ManySender:
                 yield name
                 route = self._core.routes.get(name)
             routes.append(route)
-        for name in outdated(columns, routes):
+        for name in column_framing.outdated(columns, routes):
             yield name
         routes = [
             self._core.routes.get(name) or old for name, old in zip(names, routes, strict=True)
@@ -276,7 +308,7 @@ class ManySender:
         for part in message_parts(messages, self._core.max_batch_bytes):
             if topic is not None:
                 _check_topics(topic, part)
-            columns = columns_of(part)
+            columns = columns_of(part) if HAVE_NUMPY else None
             if columns is None:
                 yield from self._row_batches(part)
             else:
@@ -336,9 +368,3 @@ def _check_topics(topic: str, part: Sequence[Message]) -> None:
                 "None for messages of several topics",
                 field="topic",
             )
-
-
-def _is_column(values: Any) -> bool:
-    return isinstance(values, np.ndarray | ArrowArray | ArrowChunks) or (
-        isinstance(values, tuple) and len(values) == 2 and isinstance(values[1], np.ndarray)
-    )

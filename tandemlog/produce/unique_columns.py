@@ -11,13 +11,11 @@ from typing import Final
 import numpy as np
 
 from ..format.arrays.byte_column import ByteColumn
-from ..format.record.message_id import UniqueIdGenerator
-
-MAX_AT_ONCE: Final = 1 << 16
+from ..format.record.message_id import MAX_IDS_AT_ONCE, UniqueIdGenerator
 
 _DIGITS: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 _COUNTERS: Final = np.stack(
-    [_DIGITS[(np.arange(MAX_AT_ONCE) >> shift) & 0xF] for shift in (12, 8, 4, 0)], axis=1
+    [_DIGITS[(np.arange(MAX_IDS_AT_ONCE) >> shift) & 0xF] for shift in (12, 8, 4, 0)], axis=1
 )
 """u1[65536, 4]: every counter value as text."""
 
@@ -30,13 +28,13 @@ class UniqueIdColumns:
         self._counter = 0
 
     def next_ids(self, count: int) -> ByteColumn:
-        """`count` ids, at most MAX_AT_ONCE."""
-        if count > MAX_AT_ONCE:
-            raise ValueError(f"{count} unique ids at once, {MAX_AT_ONCE} are possible")
+        """`count` ids, at most MAX_IDS_AT_ONCE."""
+        if count > MAX_IDS_AT_ONCE:
+            raise ValueError(f"{count} unique ids at once, {MAX_IDS_AT_ONCE} are possible")
         start = np.frombuffer(self._generator.next_id().encode(), np.uint8)
         ids = np.empty((count, len(start)), np.uint8)
         ids[:, :-4] = start[:-4]
-        numbers = (self._counter + np.arange(count)) & (MAX_AT_ONCE - 1)
+        numbers = (self._counter + np.arange(count)) & (MAX_IDS_AT_ONCE - 1)
         ids[:, -4:] = _COUNTERS[numbers]
-        self._counter = (self._counter + count) & (MAX_AT_ONCE - 1)
+        self._counter = (self._counter + count) & (MAX_IDS_AT_ONCE - 1)
         return ByteColumn.of_equal_lengths(ids.reshape(-1), len(start))

@@ -22,9 +22,14 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-import numpy as np
+from ..lazy import HAVE_NUMPY, lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = lazy("numpy")
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -183,8 +188,9 @@ class _Large:
     def __init__(self, call: int, kind: Kind, size: int, held: bytearray) -> None:
         self.call = call
         self.kind = kind
-        # not touched, and so no memory yet: what is announced may never come
-        self.payload = np.empty(size, np.uint8).data
+        # Not touched, and so no memory yet: what is announced may never come. A plain client, which
+        # has no numpy, asked for what comes, and trusts its node with the memory.
+        self.payload = np.empty(size, np.uint8).data if HAVE_NUMPY else memoryview(bytearray(size))
         self.filled = len(held) - HEAD.size
         self.payload[: self.filled] = held[HEAD.size :]
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from random import Random
 
 from fakes.batches import Put, batch_of
-from tandemlog.format.columns.request_checksum import request_checksum
 from tandemlog.format.record.batch import RecordBatch
 from tandemlog.format.record.producer_mark import ProducerMark
+from tandemlog.format.record.request_checksum import request_checksum
 from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.puts.put_path import AppendResult
 

@@ -15,10 +15,10 @@ from ..arrays.ragged import Buffer, all_true, byte_array, first_true
 from ..constants import CRC32, MIN_RECORD_SIZE, PAGE
 from ..errors import CorruptRecordError
 from ..files.names import names_a_folder
-from ..record.property_crc import wrong_property_crcs
 from ..record.record import decode_record
 from .crcs import first_bad_crc
 from .headers import HeaderColumns, gather_headers
+from .property_crcs import wrong_property_crcs
 from .walk import StopReason, WalkResult, walk, why_stopped
 
 _TORN_TAIL: Final = 8

@@ -1,15 +1,6 @@
-"""What tells a request from any other one under the same number (producer_mark.py).
+"""The checksum of a request's content (record/request_checksum.py), for many records at once."""
 
-    bytes     of a request whose attempts repeat the same bytes: nothing is left out
-    content   of one whose messages are framed again by each attempt: left out is what the attempt
-              decides (time and host of birth, unique id, the queue that a batch was given)
-
-    content:  flag, system flag, CRC and length of the body  |  topics  |  properties    of all rows
-
-Both are of the records before the mark goes in, and one CRC over the whole, none per record.
-"""
-
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,35 +8,28 @@ from numpy.typing import NDArray
 
 from ..arrays.ragged import Buffer, byte_array, compact, none_true
 from ..constants import UNIQ_KEY
-from ..fast_crc import crc32
-from ..record.sys_flag import BORN_HOST_IPV6, STORE_HOST_IPV6
+from ..record.request_checksum import HOST_BITS, request_checksum
 from .headers import HeaderColumns, gather_headers
 from .property_columns import search_properties
 
-_HOST_BITS = BORN_HOST_IPV6 | STORE_HOST_IPV6
-
-
-def request_checksum(parts: Iterable[Buffer], before: int = 0) -> int:
-    """The CRC-32 of all parts in order; `before` is that of what stands in front of them, so that
-    requests can be chained: then one that is equal vouches for all before it."""
-    for part in parts:
-        before = crc32(part, before)
-    return before
-
 
 def content_checksum(
-    records: Buffer, sizes: NDArray[np.integer[Any]], *, queues: bool = False, before: int = 0
+    records: Buffer,
+    sizes: Sequence[int] | NDArray[np.integer[Any]],
+    *,
+    queues: bool = False,
+    before: int = 0,
 ) -> int:
     """The same for each framing of the same messages in the same order. `sizes` are the records',
     which hold together; `queues`: the queue of each one counts too, as where the messages decide
     it; `before` as in request_checksum."""
     data = byte_array(records)
-    lengths = sizes.astype(np.int64)
+    lengths = np.asarray(sizes).astype(np.int64)
     headers = gather_headers(data, lengths.cumsum() - lengths, lengths)
     properties, property_lengths = _properties(data, headers)
     columns = [
         headers.flag,
-        headers.sys_flag & ~_HOST_BITS,
+        headers.sys_flag & ~HOST_BITS,
         headers.body_crc,
         headers.body_length,
         headers.topic_length,
@@ -54,7 +38,7 @@ def content_checksum(
     ]
     fixed = np.stack([column.astype("<i8") for column in columns])
     topics, _ = compact(data, headers.topic_start, headers.topic_length)
-    return request_checksum((fixed.tobytes(), topics, properties), before)
+    return request_checksum((fixed.tobytes(), topics.data, properties.data), before)
 
 
 def _properties(

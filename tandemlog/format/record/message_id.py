@@ -17,6 +17,8 @@ from .host import IPV4_SIZE, IPV6_SIZE, host_bytes, host_text
 
 _OFFSET: Final = Struct(">q")
 _PROCESS: Final = Struct(">HI")
+MAX_IDS_AT_ONCE: Final = 1 << 16
+"""The counter of a unique id tells as many apart that begin at one ms."""
 _DIGITS: Final = frozenset("0123456789abcdefABCDEF")
 
 

@@ -33,8 +33,11 @@ from ..constants import (
     MAX_PROPERTIES,
     MAX_TOPIC_V1,
     MIN_RECORD_SIZE,
+    PHYSICAL_OFFSET_OFFSET,
+    QUEUE_OFFSET_OFFSET,
     SHARDING_KEY,
     SIZE_AND_MAGIC,
+    SYS_FLAG_OFFSET,
     TAGS,
     UNIQ_KEY,
     Buffer,
@@ -50,7 +53,8 @@ from .sys_flag import BORN_HOST_IPV6, STORE_HOST_IPV6
 
 _HEAD: Final = Struct(">iIiiiqqiq")
 """Size to born timestamp: the part in front of the hosts."""
-_STORE_TIMESTAMP: Final = Struct(">q")
+_I64: Final = Struct(">q")
+_STORE_TIMESTAMP: Final = _I64
 _TAIL: Final = Struct(">iqi")
 """Reconsume times to body length."""
 _MAGIC: Final = Struct(">I")
@@ -278,6 +282,29 @@ def decode_record(
         body=body,
         properties_raw=bytes(buffer[properties_start:end]),
     )
+
+
+def queue_offset_at(buffer: Buffer, position: int) -> int:
+    """The queue offset of the record at `position`, without looking at the rest of it; so the two
+    below. -1 where the buffer ends before it."""
+    return _number_at(buffer, position + QUEUE_OFFSET_OFFSET)
+
+
+def physical_offset_at(buffer: Buffer, position: int) -> int:
+    return _number_at(buffer, position + PHYSICAL_OFFSET_OFFSET)
+
+
+def store_timestamp_at(buffer: Buffer, position: int) -> int:
+    """ms"""
+    flag_at = position + SYS_FLAG_OFFSET
+    ipv6 = int.from_bytes(buffer[flag_at : flag_at + 4], "big") & BORN_HOST_IPV6
+    return _number_at(buffer, position + BORN_HOST_OFFSET + (IPV6_SIZE if ipv6 else IPV4_SIZE))
+
+
+def _number_at(buffer: Buffer, position: int) -> int:
+    if position + _I64.size > len(buffer):
+        return -1
+    return int(_I64.unpack_from(buffer, position)[0])
 
 
 def _check_start(buffer: Buffer, position: int, end: int, at: int) -> tuple[int, int]:

@@ -22,9 +22,10 @@ from tandemlog.errors import (
     SequenceConflictError,
     TandemlogError,
 )
-from tandemlog.format.columns.request_checksum import content_checksum, request_checksum
+from tandemlog.format.columns.request_checksum import content_checksum
 from tandemlog.format.errors import FormatError
 from tandemlog.format.record.batch import RecordBatch
+from tandemlog.format.record.request_checksum import request_checksum
 from tandemlog.produce.request_sender import RequestSender
 
 from ..cluster.connections import connection_of, run

@@ -42,9 +42,13 @@ if TYPE_CHECKING:
     from .format.files.log_history import LogHistory
     from .hooks import ClientHook
     from .message import Message, SendManyResult, SendResult
+    from .produce.futures import SendFuture
     from .produce.options import ProducerOptions
     from .produce.producer import AsyncProducer
-    from .sync import Admin, Consumer, Producer, SendFuture, Stream
+    from .sync.generated.admin import Admin
+    from .sync.generated.consumer import Consumer
+    from .sync.producer import Producer
+    from .sync.sync_stream import Stream
     from .telemetry.measures import Percentiles
     from .telemetry.producing import ProducerStatistics
     from .transport.security import Security
@@ -115,7 +119,11 @@ _MODULES = {
     "produce.options": ("ProducerOptions",),
     "consume.received": ("ReceivedBatch",),
     "consume.received_message": ("ReceivedMessage",),
-    "sync": ("Admin", "Consumer", "Producer", "SendFuture", "Stream"),
+    "produce.futures": ("SendFuture",),
+    "sync.generated.admin": ("Admin",),
+    "sync.generated.consumer": ("Consumer",),
+    "sync.producer": ("Producer",),
+    "sync.sync_stream": ("Stream",),
     "cluster.profiles": ("Profile", "load_profile"),
     "telemetry.measures": ("Percentiles",),
     "telemetry.producing": ("ProducerStatistics",),

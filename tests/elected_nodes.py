@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from running import LOOPBACK, SMALL, NodeProcess, Place, free_ports, wait_until
-from tandemlog.sync import Admin
+from tandemlog import Admin
 from tandemlog_server.cli.local.drills import QUEUES, TOPIC, Load
 
 SETTLE_S = 120.0

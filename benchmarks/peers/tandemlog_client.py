@@ -28,9 +28,8 @@ from benchmarks.peers.measures import (
     topics,
     waited_ms,
 )
-from tandemlog import EARLIEST, LATEST, Admin, Consumer, Message, Producer
+from tandemlog import EARLIEST, LATEST, Admin, Consumer, Message, Producer, Stream
 from tandemlog.memory import keep_freed_memory
-from tandemlog.sync import Stream
 
 
 def make_topics(endpoint: str, count: int) -> None:

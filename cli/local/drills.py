@@ -18,10 +18,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
+from tandemlog import Admin, Consumer
 from tandemlog.cluster.elections import ClusterChange
 from tandemlog.errors import NodeUnavailableError, TandemlogError
 from tandemlog.message import Message, SendResult
-from tandemlog.sync import Admin, Consumer
 from tandemlog.sync.producer import Producer
 from tandemlog.transport.security import Security
 

@@ -37,9 +37,9 @@ def _module(name: str) -> Any:
     try:
         return importlib.import_module(f"..arrow.{name}", __package__)
     except ModuleNotFoundError as error:
-        if error.name != "pyarrow":
+        if error.name not in ("numpy", "pyarrow"):
             raise
         raise InvalidArgumentError(
-            "columns need pyarrow, which is not installed: pip install 'tandemlog[arrow]'",
+            f"columns need {error.name}, which is not installed: pip install 'tandemlog[arrow]'",
             field="columns",
         ) from None

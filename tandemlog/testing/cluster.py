@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 from ..consume.consumer import AsyncConsumer
 from ..consume.positions import EARLIEST
 from ..consume.received_message import ReceivedMessage
-from ..sync import Admin
+from ..sync.generated.admin import Admin
 from ..sync.loop_thread import LoopThread
 from .memory_files import ENDLESS, MemoryFiles
 from .node_clock import NodeClock

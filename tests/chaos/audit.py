@@ -16,10 +16,10 @@ from chaos.cluster import HEAL_S, ChaosCluster
 from chaos.load import StreamLoad
 from chaos.watchers import Witness
 from running import NodeProcess
+from tandemlog import Admin
 from tandemlog.errors import TandemlogError
 from tandemlog.format.files.epochs import EpochTable, decode_epochs
 from tandemlog.format.record.record import Record
-from tandemlog.sync import Admin
 from tandemlog_server.cli.local.drills import QUEUES, TOPIC
 
 

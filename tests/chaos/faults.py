@@ -19,9 +19,9 @@ from chaos.cluster import EMBEDDED, ETCD, ChaosCluster
 from chaos.network import CLIENT
 from coordinators import Process
 from running import NodeProcess, ServerProcess
+from tandemlog import Admin
 from tandemlog.cluster.elections import ClusterChange
 from tandemlog.errors import TandemlogError
-from tandemlog.sync import Admin
 from tandemlog.v1 import common_pb2
 
 SHORT_S = 2.0

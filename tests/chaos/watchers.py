@@ -17,11 +17,11 @@ import grpc
 
 from chaos.checks import Bodies, Finding, Place
 from running import NodeProcess
+from tandemlog import Consumer, Stream
 from tandemlog.cluster.node import CHANNEL_OPTIONS
 from tandemlog.consume.follow_options import FollowOptions
 from tandemlog.errors import TandemlogError
 from tandemlog.format.record.record import decode_record
-from tandemlog.sync import Consumer, Stream
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
 from tandemlog_server.cli.local.drills import QUEUES, TOPIC
 

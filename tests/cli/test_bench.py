@@ -13,8 +13,8 @@ from cli_node import (  # noqa: F401 - fixtures
     topic_of_a_test,
 )
 
+from tandemlog import Consumer
 from tandemlog.message import Message
-from tandemlog.sync import Consumer
 from tandemlog.sync.producer import Producer
 from tandemlog_server.cli.messages.load import HEAD, Load, Measured, heads_of
 from tandemlog_server.node.node import Node

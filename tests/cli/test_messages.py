@@ -20,10 +20,10 @@ from cli_node import (  # noqa: F401 - fixtures
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tandemlog import Consumer
 from tandemlog.message import Message
 from tandemlog.produce.framing import is_reserved
 from tandemlog.produce.options import ProducerOptions
-from tandemlog.sync import Consumer
 from tandemlog.sync.producer import Producer
 from tandemlog_server.node.node import Node
 

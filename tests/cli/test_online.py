@@ -14,10 +14,10 @@ from cli_node import (  # noqa: F401 - fixtures
     topic_of_a_test,
 )
 
+from tandemlog import Admin
 from tandemlog.errors import QueuesNotEmptyError
 from tandemlog.message import Message
 from tandemlog.produce.options import ProducerOptions
-from tandemlog.sync import Admin
 from tandemlog.sync.producer import Producer
 from tandemlog_server.node.node import Node
 

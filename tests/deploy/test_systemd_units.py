@@ -19,7 +19,7 @@ import pytest
 import needs
 from coordinators import EmbeddedProcess
 from running import ROOT, Running, wait_until
-from tandemlog.sync import Admin
+from tandemlog import Admin
 from tandemlog.sync.producer import Producer
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc
 

@@ -19,8 +19,7 @@ from elected_nodes import SETTLE_S, ElectedNodes
 from coordinators import EmbeddedProcess
 from fakes.coordinator_way import CoordinatorWay
 from running import NodeProcess, wait_until
-from tandemlog import Message, Producer, SendResult, TandemlogError
-from tandemlog.sync import Admin
+from tandemlog import Admin, Message, Producer, SendResult, TandemlogError
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
 from tandemlog_server.cli.local.drills import QUEUES, TOPIC
 

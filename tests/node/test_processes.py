@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from running import ROOT, SMALL, NodeProcess, first_of_free_row, free_ports, wait_until
+from tandemlog import Admin, Consumer
 from tandemlog.cluster.connection import ConnectionOptions
 from tandemlog.errors import TandemlogError
 from tandemlog.message import Message
 from tandemlog.produce.options import ProducerOptions
-from tandemlog.sync import Admin, Consumer
 from tandemlog.sync.producer import Producer
 
 pytestmark = pytest.mark.cluster

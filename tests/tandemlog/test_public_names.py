@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import tandemlog
+from tandemlog import Producer, Stream
 from tandemlog.consume.stream import AsyncStream
 from tandemlog.produce.producer import AsyncProducer
-from tandemlog.sync import Producer, Stream
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -29,9 +29,23 @@ def test_the_format_loads_no_network() -> None:
     assert "grpc" not in loaded_by("import tandemlog.format.record.record")
 
 
-def test_the_client_loads_nothing_of_a_node() -> None:
-    loaded = loaded_by("from tandemlog import Producer, Consumer, Admin, AsyncProducer")
-    assert not {"tandemlog_server", "pyarrow", "pydantic"} & loaded
+@pytest.mark.parametrize("name", ["Producer", "AsyncProducer", "Consumer", "Admin"])
+def test_a_client_loads_what_a_plain_client_has(name: str) -> None:
+    """grpc looks for its own tools, and loads them where they are installed."""
+    loaded = loaded_by(f"from tandemlog import {name}") - set(sys.stdlib_module_names)
+    loaded -= {"grpc_health", "grpc_reflection", "grpc_tools", "grpc_status", "grpc_channelz"}
+    cython = {each for each in loaded if each.startswith(("_cython", "cython", "__"))}
+    plain = {"tandemlog", "grpc", "google", "tenacity", "typing_extensions", "zlib_ng"}
+    assert loaded - cython <= plain
+
+
+def test_a_producer_loads_nothing_that_reads() -> None:
+    code = "from tandemlog import Producer; import sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
+    assert "tandemlog.produce.core" in loaded
+    others = ("tandemlog.consume", "tandemlog.admin", "tandemlog.format.columns", "tandemlog.arrow")
+    assert [each for each in loaded if each.startswith(others)] == []
 
 
 @pytest.mark.parametrize("name", tandemlog.__all__)

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from tandemlog import Admin
 from tandemlog.format.calls import DEFAULT_PORT
-from tandemlog.sync import Admin
 
 from ...local.cluster import ClusterError, LocalCluster, Wishes, plan_cluster
 from ...local.coordinator import EMBEDDED, ETCD

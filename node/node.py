@@ -19,14 +19,13 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from tandemlog.v1 import common_pb2
-from tandemlog_server.ha.protocol.replication_service import ReplicationService
 from tandemlog_server.storage.clock import duration
 from tandemlog_server.storage.message_store import MessageStore
 
 from .groups.coordinator import GroupCoordinator
 from .http.health import Health
 from .http.numbers import NodeCounters, NodeNumbers
-from .membership import ClusterPart
+from .membership import Membership
 from .process.log_setup import set_level
 from .process.machine import Machine
 from .process.machine_bounds import byte_bound, connection_bounds, open_files
@@ -41,9 +40,10 @@ from .pulls.segment_stream import SegmentStream
 from .puts.ack_stats import AckStats
 from .puts.append_pump import AppendPump, PumpLimits
 from .puts.confirm_waiters import ConfirmWaiters
-from .roles.following_roles import Takeover, takeover_of
+from .roles.following_roles import Takeover
 from .roles.rocketmq_serving import RocketmqServing
 from .roles.role import NodeRole
+from .roles.terms import Terms
 from .security.node_security import NodeSecurity
 from .services.admin_service import AdminService
 from .services.broker_service import BrokerService
@@ -75,8 +75,8 @@ class Node:
     brokers: RocketmqServing
     security: NodeSecurity
     store: MessageStore
-    part: ClusterPart
-    role: NodeRole
+    terms: Terms
+    membership: Membership
     waiters: ConfirmWaiters
     pump: AppendPump
     pulls: PullService
@@ -104,22 +104,12 @@ class Node:
             self.endpoints = choose_endpoints(self.config)
             self.brokers = RocketmqServing(self.config)
             await self._open_store()
-            self.part = ClusterPart(
-                self.config,
-                self._clock,
-                self.store,
-                self.endpoints,
-                self.brokers,
-                self._undo,
-                self._end_by,
-            )
-            replication = await self.part.start()
-            self.role = self.part.role
+            await self._take_role()
             self._start_put_path()
             turns = self._start_reads()
-            await self._start_grpc(replication, turns)
+            await self._start_grpc(turns)
             await self._start_http()
-            self.part.begin(self.waiters, self.pump)
+            self.membership.begin(self.waiters, self.pump)
             self._watch_files_and_memory()
             self._undo.push_async_callback(self._drain)
         except BaseException:
@@ -142,17 +132,28 @@ class Node:
         self._undo.push_async_callback(asyncio.to_thread, self.store.close)
         await asyncio.to_thread(self.store.start)
 
+    async def _take_role(self) -> None:
+        endpoints, config = self.endpoints, self.config
+        part = config.ha_config(
+            endpoint=endpoints.advertise,
+            http_endpoint=endpoints.http,
+            store_host=endpoints.store_host,
+        )
+        self.terms = Terms(self.store, part, self._clock, self.brokers, config.put, self._end_by)
+        self.membership = Membership(config, self.terms, self._undo)
+        await self.membership.start()
+
     def _start_put_path(self) -> None:
         loop = asyncio.get_running_loop()
         positions = (self.store.confirmed, self.store.log.flushed)
-        self.waiters = ConfirmWaiters(positions, self.role.epoch, loop)
+        self.waiters = ConfirmWaiters(positions, lambda: self.role.epoch(), loop)
         self._undo.callback(self.waiters.close)
         limits = PumpLimits(
             byte_bound(self.config.put.max_pending_bytes), self.config.put.timeout_ms
         )
         self.pump = AppendPump(
             self.store,
-            self.role,
+            self.terms,
             self.waiters,
             loop,
             store_host=self.endpoints.store_host,
@@ -188,21 +189,18 @@ class Node:
         )
         return turns
 
-    async def _start_grpc(self, replication: ReplicationService, turns: ReadTurns) -> None:
+    async def _start_grpc(self, turns: ReadTurns) -> None:
         store, config = self.store, self.config
         segments = SegmentStream(store.log, store.confirmed, turns, config.pull.chunk_bytes)
         executor = ThreadPoolExecutor(ADMIN_THREADS, thread_name_prefix="admin")
         self._undo.callback(executor.shutdown, wait=True, cancel_futures=True)
         bounds = {"max_calls": config.limits.calls, "max_streams": config.limits.streams}
-        self.groups = GroupCoordinator(store, self.role, time.monotonic, config.groups)
+        self.groups = GroupCoordinator(store, self.terms, time.monotonic, config.groups)
         looking = asyncio.create_task(self.groups.run(), name="groups")
         self._undo.push_async_callback(cancelled, looking)
         members = GroupService(store, self.groups, self._known, turns, self._groups)
         self._door = CallDoor(
-            turns,
-            **bounds,
-            keeper=self.security.doorkeeper,
-            leadership=Leadership(self.role),
+            turns, **bounds, keeper=self.security.doorkeeper, leadership=Leadership(self.terms)
         )
         self._counters = NodeCounters(
             config,
@@ -240,16 +238,17 @@ class Node:
             AdminService(
                 store,
                 self,
+                self.terms,
                 config,
                 executor,
                 turns,
                 self.statistics,
-                self.part.elections,
+                self.membership.elections,
                 members=members,
                 settings=self._settings,
                 keeper=self._door.keeper,
             ),
-            replication,
+            self.terms.servicer,
             self._door,
             max_batch_size=config.store.max_batch_size,
             tls=self.security.tls,
@@ -282,7 +281,7 @@ class Node:
             self.config.cluster_id,
             self.config.node_id,
             split_endpoint(self.endpoints.http),
-            self.part.elections,
+            self.membership.elections,
             self.security,
             self._bounds,
         )
@@ -313,9 +312,8 @@ class Node:
             )
         self.waiters.close()
         self.pump.end_streams()
-        await self.part.send_tables()
         # the slaves have what they need; their streams would only keep the server waiting
-        await self.part.close()
+        await self.membership.close()
 
     def _end_by(self, problem: BaseException) -> None:
         if not self.fatal.done():
@@ -335,33 +333,21 @@ class Node:
 
     # ---- what the node says of itself
 
+    @property
+    def role(self) -> NodeRole:
+        return self.terms.role
+
     def data_offer(self) -> tuple[int, bytes]:
         """Port and key of the data connections; port 0 if there are none."""
         return self.data.port, self.data.key
 
-    def require_master(self, what: str) -> None:
-        """Raises RequestRefusedError on a slave."""
-        self.role.require_master(what)
-
-    def require_topics(self) -> None:
-        """Raises RequestRefusedError if the topics come from a RocketMQ broker."""
-        self.role.require_topics()
-
-    async def admit_change(self) -> None:
-        """Raises RequestRefusedError if a table cannot be changed now."""
-        await self.role.admit_change()
-
-    async def settle(self, table: str) -> None:
-        """Wait until a changed table is safe. Raises RequestRefusedError."""
-        await self.role.settle(table)
-
     async def take_over(self, *, force: bool, dry_run: bool) -> Takeover:
         """Raises RequestRefusedError if this node follows no RocketMQ broker."""
-        return await takeover_of(self.part.following, force=force, dry_run=dry_run)
+        return await self.membership.take_over(force=force, dry_run=dry_run)
 
     def members(self) -> Sequence[common_pb2.NodeStatus]:
         """All nodes that are known; of this one also what its role does not know."""
-        members = self.part.members(stopping=self._stopping)
+        members = self.membership.members(stopping=self._stopping)
         if fault := self._certificate_fault():
             for member in members:
                 if member.node_id == self.config.node_id and fault not in member.faults:
@@ -406,11 +392,12 @@ class Node:
 
     def numbers(self) -> NodeNumbers:
         """For /metrics."""
+        elections = self.membership.elections
         return self._counters.numbers(
             self.members(),
             can_ack=not self.health().put_fault,
             alarms=self.role.alarms(),
-            elections=None if self.part.elections is None else self.part.elections.numbers(),
+            elections=None if elections is None else elections.numbers(),
         )
 
     def _say_started(self) -> None:

@@ -87,9 +87,10 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "node": (
         ("__init__", "access", "certs", "tokens"),
-        ("error_status", "process", "settings"),
-        ("embedded_coordinator", "groups", "pulls", "puts", "roles", "security"),
-        ("cluster_rows", "http", "preflight", "services"),
+        ("cluster_rows", "error_status", "process", "settings"),
+        ("embedded_coordinator", "pulls", "roles", "security"),
+        ("groups", "puts"),
+        ("http", "preflight", "services"),
         ("membership",),
         ("node",),
         ("run",),

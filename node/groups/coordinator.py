@@ -30,6 +30,7 @@ from tandemlog_server.ha.store_port import CONSUMER_OFFSETS, GROUP_MEMBERS, GROU
 from tandemlog_server.storage.message_store import MessageStore
 
 from ..error_status import RequestRefusedError, not_sure
+from ..roles.role import CurrentRole
 from ..settings.sections import GroupsSection
 from .assignor import Queue, assign
 from .group import FencedMemberError, Gone, Group, Member, Report
@@ -37,7 +38,7 @@ from .offset_promises import OffsetPromises
 from .refusals import check_room, members_text, refusals, refused
 from .reports import describe, members_of, report_of, response_of
 from .rows import group_of
-from .saver import GroupSaver, LeadingRole
+from .saver import GroupSaver
 
 logger = logging.getLogger(__name__)
 
@@ -59,20 +60,20 @@ class GroupCoordinator:
     def __init__(
         self,
         store: MessageStore,
-        role: LeadingRole,
+        current: CurrentRole,
         now: Callable[[], float],
         limits: GroupsSection,
     ) -> None:
         self._store = store
-        self._role = role
+        self._current = current
         self._now = now
         self.limits = limits
         self._lock = threading.Lock()
         self.term: int | None = None
         self.groups: dict[str, Group] = {}
         self._waiting: dict[tuple[str, str], asyncio.Future[None]] = {}
-        self._saver = GroupSaver(store, role, self)
-        self.promises = OffsetPromises(store.consumer_offsets, role)
+        self._saver = GroupSaver(store, current, self)
+        self.promises = OffsetPromises(store.consumer_offsets, current)
         self._topics: object = None
         self._assigning: set[Group] = set()
         self.rebalances_total = 0
@@ -87,10 +88,10 @@ class GroupCoordinator:
 
     def _lead(self) -> None:
         """Raises RequestRefusedError on a node that is not the master, or not sure of it."""
-        term = self._role.epoch()
+        term = self._current.role.epoch()
         if term is None:
             self._forget()
-            self._role.require_master("report to")
+            self._current.role.require_master("report to")
             raise not_sure()
         if term != self.term:
             self._load(term)
@@ -129,7 +130,7 @@ class GroupCoordinator:
     ) -> broker_pb2.GroupHeartbeatResponse:
         """`holder`: whose share of the members this one counts for. Raises RequestRefusedError."""
         self._lead()
-        self._role.require_group(request.group)
+        self._current.role.require_group(request.group)
         report = report_of(request, host, self.limits, holder)
         name = request.group
         if report.epoch == JOIN and name not in self._store.groups.table:
@@ -285,10 +286,10 @@ class GroupCoordinator:
                 logger.exception("groups could not be looked at, and are again in a moment")
 
     async def _leads(self) -> bool:
-        if self._role.epoch() is None:
+        if self._current.role.epoch() is None:
             return False
         try:
-            await self._role.leads()
+            await self._current.leads()
         except RequestRefusedError:
             return False
         return True
@@ -297,11 +298,11 @@ class GroupCoordinator:
         """Members that are silent, topics that have changed, a role that has ended."""
         if late_s > STOOD_STILL_S:
             self._forgive(late_s)
-        if not leads or self._role.epoch() is None:
+        if not leads or self._current.role.epoch() is None:
             if self.term is not None:
                 self._forget()
             return
-        if self._role.epoch() != self.term:
+        if self._current.role.epoch() != self.term:
             with contextlib.suppress(RequestRefusedError):
                 self._lead()
         topics = self._store.topics.table
@@ -391,9 +392,9 @@ class GroupCoordinator:
     def _check_term(self) -> None:
         """Under the lock. The groups of a term that is over, or none, say nothing of who owns a
         queue. Raises RequestRefusedError."""
-        term = self._role.epoch()
+        term = self._current.role.epoch()
         if term is None or term != self.term:
-            self._role.require_master("commit consumer offsets on")
+            self._current.role.require_master("commit consumer offsets on")
             raise not_sure()
 
     # ---- administration
@@ -401,8 +402,8 @@ class GroupCoordinator:
     def lead(self, what: str, group: str) -> None:
         """Raises RequestRefusedError on a node whose groups do not count, or for a group whose
         offsets come from elsewhere; `what` a caller wanted of the master."""
-        self._role.require_master(what)
-        self._role.require_group(group)
+        self._current.role.require_master(what)
+        self._current.role.require_group(group)
         self._lead()
 
     def describe(self, name: str) -> broker_pb2.DescribeGroupResponse:
@@ -419,7 +420,7 @@ class GroupCoordinator:
 
     def check_deletable(self, name: str) -> None:
         """Raises RequestRefusedError: UNKNOWN_GROUP, GROUP_HAS_MEMBERS."""
-        self._role.require_group(name)
+        self._current.role.require_group(name)
         self.describe(name)
         group = self.groups.get(name)
         if group is not None and group.members:
@@ -431,7 +432,7 @@ class GroupCoordinator:
         self._saver.dropped(name)  # before: this call may end in the middle
         await asyncio.to_thread(self._delete, name)
         tables = GROUPS, GROUP_MEMBERS, CONSUMER_OFFSETS
-        await asyncio.gather(*(self._role.settle(table) for table in tables))
+        await asyncio.gather(*(self._current.role.settle(table) for table in tables))
 
     def _delete(self, name: str) -> None:
         store, now_ms = self._store, self._store.clock.now_ms()
@@ -447,7 +448,7 @@ class GroupCoordinator:
             store.group_members.update(
                 {name: None},
                 now_ms,
-                lambda: self._role.epoch() == term and name not in self.groups,
+                lambda: self._current.role.epoch() == term and name not in self.groups,
             )
         store.consumer_offsets.save(now_ms)
 

@@ -23,6 +23,7 @@ from tandemlog.v1 import common_pb2
 from tandemlog_server.ha.store_port import CONSUMER_OFFSETS
 
 from ..error_status import RequestRefusedError
+from ..roles.role import CurrentRole
 
 NOTHING = -1.0
 """Below every version."""
@@ -35,18 +36,12 @@ class Versioned(Protocol):
     def version(self) -> int: ...
 
 
-class Settling(Protocol):
-    """This node's role."""
-
-    async def settle(self, table: str, version: int | None = None) -> None: ...
-
-
 class OffsetPromises:
     """See the module. `changing`, `changed` from any thread, the rest in the loop."""
 
-    def __init__(self, offsets: Versioned, role: Settling) -> None:
+    def __init__(self, offsets: Versioned, current: CurrentRole) -> None:
         self._offsets = offsets
-        self._role = role
+        self._current = current
         self._lock = threading.Lock()
         # group -> the version of the table that has its newest change of this kind
         self._open: dict[str, float] = {}
@@ -81,7 +76,7 @@ class OffsetPromises:
         version = int(min(since, self._offsets.version))
         term = self._terms
         try:
-            await self._role.settle(CONSUMER_OFFSETS, version)
+            await self._current.role.settle(CONSUMER_OFFSETS, version)
         except RequestRefusedError as error:
             if error.code != common_pb2.OUTCOME_UNKNOWN:
                 raise

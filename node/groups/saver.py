@@ -13,26 +13,13 @@ from tandemlog_server.ha.store_port import GROUP_MEMBERS
 from tandemlog_server.storage.message_store import MessageStore
 
 from ..error_status import RequestRefusedError
+from ..roles.role import CurrentRole
 from .group import Group, Member
 from .rows import row_of_members
 
 logger = logging.getLogger(__name__)
 
 RETRY_S = 0.5
-
-
-class LeadingRole(Protocol):
-    """What the groups need to know of this node's role."""
-
-    def epoch(self) -> int | None: ...
-
-    async def leads(self) -> int: ...
-
-    def require_master(self, what: str) -> None: ...
-
-    def require_group(self, group: str) -> None: ...
-
-    async def settle(self, table: str, version: int | None = None) -> None: ...
 
 
 class Groups(Protocol):
@@ -50,9 +37,9 @@ class Groups(Protocol):
 class GroupSaver:
     """See the module. Belongs to the loop."""
 
-    def __init__(self, store: MessageStore, role: LeadingRole, groups: Groups) -> None:
+    def __init__(self, store: MessageStore, current: CurrentRole, groups: Groups) -> None:
         self._store = store
-        self._role = role
+        self._current = current
         self._groups = groups
         self._dirty: set[str] = set()
         self._dropped: set[str] = set()
@@ -115,7 +102,7 @@ class GroupSaver:
             rows: dict[str, object | None] = dict.fromkeys(dropped)
             rows.update({name: row_of_members(*copy) for name, copy in copies.items()})
             return self._store.group_members.update(
-                rows, self._store.clock.now_ms(), lambda: self._role.epoch() == term
+                rows, self._store.clock.now_ms(), lambda: self._current.role.epoch() == term
             )
 
         if not await asyncio.to_thread(write):
@@ -123,7 +110,7 @@ class GroupSaver:
             await asyncio.sleep(RETRY_S)
             self._signal.set()
             return
-        await self._role.settle(GROUP_MEMBERS)
+        await self._current.role.settle(GROUP_MEMBERS)
         if self._groups.term != term:
             return
         self._dropped -= dropped

@@ -22,7 +22,7 @@ from tandemlog.v1 import common_pb2
 from tandemlog_server.ha.protocol.versions import VERSION
 
 from ..puts.ack_stats import AckStats
-from ..roles.election_numbers import ElectionNumbers
+from ..roles.elected_roles import ElectionNumbers
 from .families import COMMON_LABELS, FAMILIES, NOT_EXPORTED, SUMMARIES, Kind
 from .numbers import Histogram, NodeNumbers
 from .workload import WorkloadNumbers

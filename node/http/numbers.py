@@ -21,7 +21,7 @@ from ..pulls.group_activity import GroupActivity, GroupNumbers
 from ..pulls.pull_service import PullService
 from ..pulls.read_turns import ReadTurns
 from ..puts.ack_stats import AckStats
-from ..roles.election_numbers import ElectionNumbers
+from ..roles.elected_roles import ElectionNumbers
 from ..settings.config import NodeConfig
 from .health import Health
 from .workload import Workload, WorkloadNumbers

@@ -1,22 +1,40 @@
 """Small things that the parts of a process need when they start and end."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
-async def nothing() -> None:
-    """Nothing to be done."""
+def watched(
+    work: Coroutine[Any, Any, None], name: str, fatal: Callable[[BaseException], None]
+) -> asyncio.Task[None]:
+    """A task that runs until it is cancelled; any other end is one that only an operator can mend,
+    and `fatal` hears of it."""
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            fatal(problem)
+
+    task = asyncio.create_task(work, name=name)
+    task.add_done_callback(ended)
+    return task
+
+
+async def stopped(task: asyncio.Task[None]) -> None:
+    """Cancel `task`, and wait for its end, whatever it is."""
+    task.cancel()
+    # not awaited itself: a cancel of the caller would be taken for that of the task
+    await asyncio.wait({task})
 
 
 async def cancelled(task: asyncio.Task[None]) -> None:
-    """Cancel `task`, and wait for its end."""
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    """`stopped`; raises what the task has failed with."""
+    await stopped(task)
+    if not task.cancelled():
+        task.result()
 
 
 async def to_its_end(work: Coroutine[Any, Any, T]) -> T:

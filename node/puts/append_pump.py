@@ -35,8 +35,9 @@ from tandemlog_server.storage.puts.put_path import AppendResult
 from ..access.caller import Caller
 from ..access.errors import DeniedError
 from ..error_status import RequestRefusedError, error_of, is_of_the_store, not_sure
+from ..roles.role import CurrentRole
 from .ack_stats import AckStats
-from .append_stream import AnswerBytes, AppendStream, PendingAppend, PutGate
+from .append_stream import AnswerBytes, AppendStream, PendingAppend
 from .append_wire import (
     MOST_FIELDS,
     QUICK_FIELDS,
@@ -74,7 +75,7 @@ class AppendPump:
     def __init__(
         self,
         store: AppendStore,
-        gate: PutGate,
+        current: CurrentRole,
         waiters: ConfirmWaiters,
         loop: asyncio.AbstractEventLoop,
         *,
@@ -83,7 +84,7 @@ class AppendPump:
         stats: AckStats | None = None,
     ) -> None:
         self._store = store
-        self._gate = gate
+        self._current = current
         self._waiters = waiters
         self._loop = loop
         self._store_host = store_host
@@ -111,7 +112,7 @@ class AppendPump:
         self._thread.start()
 
     def open_stream(self, caller: Caller | None = None) -> AppendStream:
-        about = self._gate, self._store_host, self._loop.time, self._answer_bytes
+        about = self._current, self._store_host, self._loop.time, self._answer_bytes
         stream = AppendStream(*about, caller or Caller())
         self._streams.add(stream)
         return stream
@@ -162,7 +163,7 @@ class AppendPump:
             if self._stopping:
                 raise RequestRefusedError(common_pb2.SHUTTING_DOWN, "the node is stopping")
             self._check_pending(byte_size)
-            self._gate.admit(pending.durability)
+            self._current.role.admit(pending.durability)
         except RequestRefusedError as refusal:
             pending.request = None
             pending.refuse(refusal)
@@ -242,7 +243,7 @@ class AppendPump:
         request, pending.request = pending.request, None
         assert request is not None
         try:
-            epoch = self._gate.epoch()
+            epoch = self._current.role.epoch()
             if epoch is None:
                 raise StoreClosedError("the node is no longer the master")
             pending.epoch = epoch
@@ -264,7 +265,7 @@ class AppendPump:
             if pending.failure is not None:
                 error = error_of(pending.failure)
                 may_change = is_of_the_store(pending.failure, error.code)
-                if may_change and self._gate.leased_epoch() != pending.epoch:
+                if may_change and self._current.role.leased_epoch() != pending.epoch:
                     doubted.append((pending, error))
                 else:
                     pending.refuse_with(error)
@@ -288,7 +289,7 @@ class AppendPump:
         """Say what the store has refused, if this node was the master then; see the module."""
         epoch, instead = 0, error_of(not_sure())
         try:
-            epoch = await self._gate.leads()
+            epoch = await self._current.leads()
         except RequestRefusedError as doubt:
             instead = error_of(doubt)
         finally:  # also if this node stops

@@ -15,13 +15,14 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.storage.errors import StoreError
 
 from ..access.caller import Caller
 from ..error_status import error_of, put_status_of
+from ..roles.role import CurrentRole
 from .ack_stats import AckStats
 from .append_wire import PutRequest, answer_of
 from .confirm_waiters import Outcome
@@ -35,28 +36,6 @@ FEW_ANSWER_BYTES = 256 << 10
 ALL_ANSWER_BYTES = 64 << 20
 
 
-class PutGate(Protocol):
-    """What decides whether this node may take and acknowledge puts."""
-
-    def epoch(self) -> int | None:
-        """The epoch of which this node is master; None if of none. Any thread may ask."""
-
-    def leased_epoch(self) -> int | None:
-        """The epoch, while no other node can lead a later one; any thread may ask."""
-
-    async def leads(self) -> int:
-        """The epoch of which this node is known to be master after this call. Raises
-        RequestRefusedError if that is not known. In the loop."""
-        ...
-
-    def admit(self, durability: int) -> None:
-        """Raises RequestRefusedError if a put of that durability cannot be taken now. In the
-        loop; what changes until the put is appended is found out before it is acknowledged."""
-
-    def unconfirmed(self, end_offset: int) -> tuple[int, str]:
-        """PutStatus and sentence for records that are appended but not known to be safe."""
-
-
 class PendingAppend:
     """One request on its way: a waiter once it is appended, answered once `response` is there."""
 
@@ -66,11 +45,11 @@ class PendingAppend:
         "byte_size",
         "confirm_deadline",
         "count",
+        "current",
         "durability",
         "end_offset",
         "epoch",
         "failure",
-        "gate",
         "received_at",
         "request",
         "request_id",
@@ -93,7 +72,7 @@ class PendingAppend:
         self.request_id = request.request_id
         self.durability = request.durability
         self.stream = stream
-        self.gate = stream.gate
+        self.current = stream.current
         self.stats = stats
         self.received_at = received_at
         self.byte_size = byte_size
@@ -114,7 +93,7 @@ class PendingAppend:
             self.answer(broker_pb2.PUT_OK, None)
             return
         if outcome is Outcome.TIMED_OUT:
-            status, reason = self.gate.unconfirmed(self.end_offset)
+            status, reason = self.current.role.unconfirmed(self.end_offset)
         elif outcome is Outcome.FENCED:
             status = broker_pb2.UNKNOWN_ERROR
             reason = f"this node is no longer the master of epoch {self.epoch}"
@@ -156,13 +135,13 @@ class AppendStream:
 
     def __init__(
         self,
-        gate: PutGate,
+        current: CurrentRole,
         store_host: str,
         now: Callable[[], float],
         waiting: "AnswerBytes",
         caller: Caller,
     ) -> None:
-        self.gate = gate
+        self.current = current
         self.now = now
         self.caller = caller
         self._waiting = waiting

@@ -21,28 +21,17 @@ from pathlib import Path
 
 from tandemlog.cluster.takeover import DRY_RUN
 from tandemlog.v1 import common_pb2
-from tandemlog_server.ha.config import HaConfig, Role
 from tandemlog_server.ha.errors import HaError, StateFileError
-from tandemlog_server.ha.master.master import ReplicationMaster
-from tandemlog_server.ha.master.members import NO_MASTER, own_status
-from tandemlog_server.ha.master.term import end_term
 from tandemlog_server.rocketmq.follow.address import BrokerAddress
 from tandemlog_server.rocketmq.follow.follower import BrokerFollower
 from tandemlog_server.rocketmq.follow.note import Following, FollowingFile, TakenOver
 from tandemlog_server.rocketmq.follow.takeover import obstacle
-from tandemlog_server.storage.clock import Clock
 from tandemlog_server.storage.disk.files import FileSystem
 from tandemlog_server.storage.errors import StoreError
-from tandemlog_server.storage.message_store import MessageStore
 
-from ..error_status import RequestRefusedError
-from ..process.tasks import to_its_end
+from ..process.tasks import stopped, to_its_end, watched
 from ..settings.sections import FollowingSection
-from .master_role import MasterRole
-from .relay_role import RelayRole
-from .rocketmq_serving import RocketmqServing
-from .role_switch import ReplicationSwitch, RoleSwitch
-from .waiting_role import WaitingRole
+from .terms import Terms
 
 logger = logging.getLogger(__name__)
 
@@ -68,64 +57,29 @@ class Takeover:
 
 
 class FollowingRoles:
-    """See the module. Lives in one event loop: `prepare`, `start`, then `close`. `fatal` hears of
-    what only an operator can mend."""
+    """See the module. Lives in one event loop: `prepare`, `start`, then `close`."""
 
-    def __init__(
-        self,
-        address: BrokerAddress,
-        store: MessageStore,
-        config: HaConfig,
-        clock: Clock,
-        section: FollowingSection,
-        *,
-        brokers: RocketmqServing,
-        max_unconfirmed_bytes: int,
-        timeout_ms: int,
-        fatal: Callable[[BaseException], None],
-    ) -> None:
-        self._store = store
-        self._config = config
-        self._clock = clock
-        self._max_unconfirmed_bytes = max_unconfirmed_bytes
-        self._timeout_ms = timeout_ms
-        self._fatal = fatal
-        self._brokers = brokers
-        self._file = FollowingFile(store.config.directory, store.files)
+    def __init__(self, terms: Terms, address: BrokerAddress, section: FollowingSection) -> None:
+        self._terms = terms
+        self._store = terms.store
+        self._file = FollowingFile(terms.store.config.directory, terms.store.files)
         self._note: Following | None = None
-        self._master: ReplicationMaster | None = None
-        self._unlisten: Callable[[], None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
         self._address = address
         self._section = section
-        self._started_at = clock.monotonic()
-        self.replication = ReplicationSwitch(config.node_id)
         self.follower = self._new_follower()
-        self.switch = RoleSwitch(WaitingRole("this node is starting", self._rows))
 
     def _new_follower(self) -> BrokerFollower:
         return BrokerFollower(
             self._address,
             self._store,
             self._store.files,
-            self._clock,
+            self._terms.clock,
             self,
             offsets_interval_s=self._section.offsets_interval_ms / 1000,
             tables_interval_s=self._section.tables_interval_ms / 1000,
         )
-
-    def _rows(self, reason: str) -> Sequence[common_pb2.NodeStatus]:
-        """This node alone, between two terms."""
-        row = own_status(
-            self._store,
-            self._config,
-            epoch=0,
-            incarnation="",
-            uptime_s=self._clock.monotonic() - self._started_at,
-        )
-        row.role, row.state, row.detail = common_pb2.SLAVE, NO_MASTER, reason
-        return [row]
 
     @property
     def taken_over(self) -> bool:
@@ -140,39 +94,41 @@ class FollowingRoles:
                 "Remove follow from its configuration",
                 self._note.title,
             )
-            await self._lead()
+            await self._terms.lead()
         else:
-            if self._brokers.endpoints is not None:
+            if self._terms.brokers.endpoints is not None:
                 logger.warning("%s", NOT_SERVED_YET)
-            await self._begin_relay()
+            await self._terms.relay(self.follower)
 
     def start(self) -> None:
         """Follow, once everything else of the node is set up."""
         if not self.taken_over and self._task is None:
-            self._task = asyncio.create_task(self.follower.run(), name="follow-broker")
-            self._task.add_done_callback(self._ended)
+            self._task = watched(self.follower.run(), "follow-broker", self._terms.fatal)
 
     async def close(self) -> None:
         """End the role, after a takeover that is under way; the store stays open."""
         async with self._changing:
             await self._stop_following()
-            await self._end_term("this node is stopping")
+            await self._terms.close()
+
+    def members(self) -> Sequence[common_pb2.NodeStatus]:
+        return self._terms.role.members()
 
     async def lead(self) -> None:
         """See RelayHost in follower.py."""
-        if self._master is None:
-            await self._begin_relay()
+        if self._terms.running is None:
+            await self._terms.relay(self.follower)
 
     async def rebuild(self, change: Callable[[], None]) -> None:
         """See RelayHost in follower.py."""
         await to_its_end(self._rebuild(change))
 
     async def _rebuild(self, change: Callable[[], None]) -> None:
-        await self._end_term(f"this node makes its log equal to that of {self.follower.title}")
+        await self._terms.wait(f"this node makes its log equal to that of {self.follower.title}")
         try:
             await asyncio.to_thread(change)
         finally:
-            await self._begin_relay()
+            await self._terms.relay(self.follower)
 
     async def takeover(self, *, force: bool, dry_run: bool) -> Takeover:
         """Become the master if nothing is left to wait for; once more after that says the same.
@@ -183,8 +139,8 @@ class FollowingRoles:
 
     async def _takeover(self, *, force: bool, dry_run: bool) -> Takeover:
         if self.taken_over:
-            if self._master is None:
-                await self._lead()
+            if self._terms.running is None:
+                await self._terms.lead()
             return self._outcome("", self.follower.state.broker_end)
         look = await self.follower.look()
         reason = obstacle(look, force=force)
@@ -196,22 +152,22 @@ class FollowingRoles:
                 # what was under way has ended, and changed the log
                 await self._follow_on()
                 return self._outcome("the log has just changed", look.broker_end)
-            await self._end_term(f"this node takes over from {look.broker}")
+            await self._terms.wait(f"this node takes over from {look.broker}")
             await self._note_takeover()
         except BaseException:
             await self._follow_on()
             raise
-        await self._lead()
+        await self._terms.lead()
         logger.warning(
             "this node has taken over from %s: master in epoch %s from %d on",
-            look.broker, self.switch.epoch(), look.durable,
+            look.broker, self._terms.role.epoch(), look.durable,
         )  # fmt: skip
         return self._outcome("", look.broker_end)
 
     async def _note_takeover(self) -> None:
         note = await asyncio.to_thread(self._file.load)
         assert note is not None, "a node that has not followed has an obstacle"
-        over = TakenOver(self._store.log.wrote.value, self._clock.now_ms())
+        over = TakenOver(self._store.log.wrote.value, self._terms.clock.now_ms())
         note = replace(note, taken_over=over)
         await asyncio.to_thread(self._file.save, note)
         self._note = note
@@ -221,10 +177,9 @@ class FollowingRoles:
         if self.taken_over or self._task is not None:
             return
         self.follower = self._new_follower()
-        if self._master is not None:
-            await self._end_term(f"this node follows {self.follower.title} again")
+        await self._terms.wait(f"this node follows {self.follower.title} again")
         with contextlib.suppress(StoreError, HaError):  # the follower tries again
-            await self._begin_relay()
+            await self._terms.relay(self.follower)
         self.start()
 
     def _outcome(self, waits_for: str, broker_end: int | None) -> Takeover:
@@ -234,81 +189,15 @@ class FollowingRoles:
             broker=self.follower.title,
             end_offset=self._store.log.wrote.value if over is None else over.end_offset,
             broker_end=broker_end,
-            epoch=self.switch.epoch() or 0,
+            epoch=self._terms.role.epoch() or 0,
             last_stored_ms=self._store.log.store_timestamp,
             taken_ms=0 if over is None else over.at_ms,
         )
 
-    # ---- terms
-
-    async def _begin_relay(self) -> None:
-        await self._begin_term(Role.RELAY)
-        self.switch.set(RelayRole(self.follower, lambda: self._master))
-
-    async def _lead(self) -> None:
-        master = await self._begin_term(Role.MASTER)
-        self.switch.set(
-            MasterRole(
-                self._store,
-                master,
-                max_unconfirmed_bytes=self._max_unconfirmed_bytes,
-                timeout_ms=self._timeout_ms,
-            )
-        )
-        await self._brokers.begin(master)
-
-    async def _begin_term(self, role: Role) -> ReplicationMaster:
-        master = ReplicationMaster(
-            self._store,
-            replace(self._config, role=role),
-            self._clock,
-            files=self._store.files,
-            own=self.follower.counted if role is Role.RELAY else None,
-        )
-        try:
-            await master.start()
-        except BaseException:
-            await master.close()
-            raise
-        self._master = master
-        self._unlisten = self._store.topics.listen(master.metadata_changed)
-        self.replication.set(master.servicer)
-        return master
-
-    async def _end_term(self, reason: str) -> None:
-        """From the first line on nothing is acknowledged."""
-        master, self._master = self._master, None
-        self.switch.set(WaitingRole(reason, self._rows))
-        self.replication.set(None)
-        if self._unlisten is not None:
-            self._unlisten()
-            self._unlisten = None
-        await self._brokers.end()
-        if master is not None:
-            await asyncio.to_thread(end_term, self._store)
-            await master.close()
-
     async def _stop_following(self) -> None:
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            # not awaited itself: a cancel of this call would cut its own end short
-            await asyncio.wait({task})
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        # it runs until it is cancelled; any other end is one that only an operator can mend
-        if not task.cancelled() and (problem := task.exception()) is not None:
-            self._fatal(problem)
-
-
-async def takeover_of(roles: FollowingRoles | None, *, force: bool, dry_run: bool) -> Takeover:
-    """Raises RequestRefusedError without roles: the node follows no broker."""
-    if roles is None:
-        raise RequestRefusedError(
-            common_pb2.CHANGE_REFUSED,
-            "this node follows no RocketMQ broker (follow is not in its configuration)",
-        )
-    return await roles.takeover(force=force, dry_run=dry_run)
+        if self._task is not None:
+            await stopped(self._task)
+            self._task = None  # only now: who is cancelled here leaves the rest to the next stop
 
 
 def serves_after_takeover(directory: Path, files: FileSystem) -> bool:

@@ -9,14 +9,14 @@ from tandemlog_server.storage.config import FlushMode
 from tandemlog_server.storage.message_store import MessageStore
 
 from ..error_status import RequestRefusedError, not_sure
-from .role import OwnTables
+from .role import NodeRole
 
 ADMISSION_STEP_S = 0.05
 ROUND_S = 2.0
 """How long the answers of the in-sync set are waited for: several heartbeats."""
 
 
-class MasterRole(OwnTables):
+class MasterRole(NodeRole):
     """See the module. `lease_fault` says why the lease does not hold, if the cluster elects: it
     counts where this node acknowledges alone. `held_back`, if not empty, is why puts have to wait a
     moment."""

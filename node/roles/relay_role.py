@@ -6,7 +6,7 @@ puts.
     other groups, reads, slaves    as on a master
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from tandemlog.format.words import quoted
 from tandemlog.v1 import broker_pb2, common_pb2
@@ -15,32 +15,27 @@ from tandemlog_server.ha.master.members import NO_MASTER, READ_ONLY
 from tandemlog_server.rocketmq.follow.follower import BrokerFollower
 
 from ..error_status import RequestRefusedError
+from .role import NodeRole
 
 FOLLOWING = "following"
 
 
-class RelayRole:
-    """See the module. `replication` gives the present term, None while the log is being changed."""
+class RelayRole(NodeRole):
+    """See the module."""
 
-    def __init__(
-        self, follower: BrokerFollower, replication: Callable[[], ReplicationMaster | None]
-    ) -> None:
+    def __init__(self, follower: BrokerFollower, replication: ReplicationMaster) -> None:
         self._follower = follower
         self._replication = replication
 
     def epoch(self) -> int | None:
-        replication = self._replication()
-        return None if replication is None else replication.epoch
+        return self._replication.epoch
 
     def leased_epoch(self) -> int | None:
-        return self.epoch()
+        return self._replication.epoch
 
     async def leads(self) -> int:
         """The configuration says which node follows the broker."""
-        self.require_master("ask")
-        epoch = self.epoch()
-        assert epoch is not None, "require_master has seen a term"
-        return epoch
+        return self._replication.epoch
 
     def admit(self, durability: int) -> None:
         raise self._refusal("takes no puts: send them to that broker")
@@ -49,12 +44,7 @@ class RelayRole:
         return broker_pb2.UNKNOWN_ERROR, f"this node follows {self._follower.title}"
 
     def require_master(self, what: str) -> None:
-        if self._replication() is None:
-            raise RequestRefusedError(
-                common_pb2.NOT_IN_SYNC,
-                f"this node makes its log equal to that of {self._follower.title}: try again in a "
-                "moment",
-            )
+        return
 
     def require_topics(self) -> None:
         raise self._refusal("takes its topics from there: change them on that broker")
@@ -73,10 +63,7 @@ class RelayRole:
         return
 
     def members(self) -> Sequence[common_pb2.NodeStatus]:
-        replication = self._replication()
-        if replication is None:
-            return []
-        rows = replication.members()
+        rows = self._replication.members()
         own, state = rows[0], self._follower.state
         if own.state != READ_ONLY:
             own.state = FOLLOWING if state.following else NO_MASTER
@@ -86,8 +73,7 @@ class RelayRole:
         return rows
 
     def alarms(self) -> Mapping[str, str]:
-        replication = self._replication()
-        return {} if replication is None else replication.group.alarms
+        return self._replication.group.alarms
 
     def put_fault(self) -> str:
         return f"this node follows {self._follower.title} and takes no puts"

@@ -9,7 +9,6 @@ again.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 
 from tandemlog_server.ha.master.master import ReplicationMaster
 from tandemlog_server.rocketmq.serve.serving import BrokerServing
@@ -48,15 +47,6 @@ class RocketmqServing:
         serving, self._serving = self._serving, None
         if serving is not None:
             await serving.stop()
-
-    def closing(self, master: ReplicationMaster) -> Callable[[], Awaitable[None]]:
-        """What ends the term of `master`, and this before it."""
-
-        async def close() -> None:
-            await self.end()
-            await master.close()
-
-        return close
 
     async def _open(self, master: ReplicationMaster) -> None:
         assert self._options is not None

@@ -1,45 +1,26 @@
 """The role of a node that follows a master."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.ha.slave.slave import ReplicationSlave
 
 from ..error_status import RequestRefusedError
-from .role import OwnTables
+from .role import NodeRole
 
 
-class SlaveRole(OwnTables):
-    """The role of a node that follows a master."""
+class SlaveRole(NodeRole):
+    """See the module. `master` is an endpoint."""
 
     def __init__(self, replication: ReplicationSlave, master: str) -> None:
         self._replication = replication
         self._master = master
 
-    def epoch(self) -> int | None:
-        return None
-
-    def leased_epoch(self) -> int | None:
-        return None
-
-    async def leads(self) -> int:
-        self.require_master("ask")
-        raise AssertionError("a node without a term is no master")
-
-    def admit(self, durability: int) -> None:
-        self.require_master("send puts to")
-
     def unconfirmed(self, end_offset: int) -> tuple[int, str]:
         return broker_pb2.UNKNOWN_ERROR, "this node is a slave"
 
-    async def admit_change(self) -> None:
-        self.require_master("change topics on")
-
-    async def settle(self, table: str, version: int | None = None) -> None:
-        self.require_master(f"change {table} on")
-
-    def require_master(self, what: str) -> None:
-        raise RequestRefusedError(
+    def no_master(self, what: str) -> RequestRefusedError:
+        return RequestRefusedError(
             common_pb2.NOT_MASTER,
             f"this node is a slave; {what} the master, {self._master}",
             hint=self._master,
@@ -58,9 +39,6 @@ class SlaveRole(OwnTables):
             detail="not known yet",
         )
         return [master, *rows]
-
-    def alarms(self) -> Mapping[str, str]:
-        return {}
 
     def put_fault(self) -> str:
         return "this node is a slave"

@@ -39,6 +39,7 @@ from ..pulls.known_queues import no_topic
 from ..pulls.pages import MAX_BYTES, NAME_PAGES, number_of_page, rows_after, sorted_names
 from ..pulls.read_turns import ReadTurns
 from ..roles.following_roles import Takeover
+from ..roles.role import CurrentRole
 from ..settings.config import ConfigError, NodeConfig
 from ..settings.running_settings import RunningSettings, SettingRow
 from .elections import Elections, required
@@ -59,20 +60,8 @@ class ClusterView(Protocol):
     def data_offer(self) -> tuple[int, bytes]:
         """Port and key of this node's data connections; port 0 if it takes none."""
 
-    def require_master(self, what: str) -> None:
-        """Raises RequestRefusedError (NOT_MASTER, with the master's endpoint) on a slave."""
-
-    def require_topics(self) -> None:
-        """Raises RequestRefusedError (CHANGE_REFUSED) if the topics come from elsewhere."""
-
-    async def admit_change(self) -> None:
-        """Raises RequestRefusedError (NOT_MASTER, NOT_IN_SYNC) where no table can be changed."""
-
-    async def settle(self, table: str) -> None:
-        """Wait until a changed table is safe. Raises RequestRefusedError (OUTCOME_UNKNOWN)."""
-
     async def take_over(self, *, force: bool, dry_run: bool) -> Takeover:
-        """See FollowingRoles. Raises RequestRefusedError if this node follows no broker."""
+        """See FollowingRoles.takeover. Raises RequestRefusedError if this node follows no broker."""
 
 
 class AdminService(admin_pb2_grpc.AdminServicer):
@@ -83,6 +72,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         self,
         store: MessageStore,
         view: ClusterView,
+        current: CurrentRole,
         config: NodeConfig,
         executor: Executor,
         turns: ReadTurns,
@@ -98,6 +88,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         self._members = members
         self._store = store
         self._view = view
+        self._current = current
         self._config = config
         self._executor = executor
         self._turns = turns
@@ -168,16 +159,16 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         self, work: Callable[[], admin_pb2.TopicResponse]
     ) -> admin_pb2.TopicResponse:
         """A change of a topic is done once every node that may become the master knows it."""
-        self._view.require_master("change topics on")
-        self._view.require_topics()
-        await self._view.admit_change()
+        self._current.role.require_master("change topics on")
+        self._current.role.require_topics()
+        await self._current.role.admit_change()
         response = await asyncio.get_running_loop().run_in_executor(self._executor, work)
-        await self._view.settle("topics")
+        await self._current.role.settle("topics")
         return response
 
     def _create(self, request: admin_pb2.CreateTopicRequest) -> admin_pb2.TopicResponse:
-        self._view.require_master("create topics on")
-        self._view.require_topics()
+        self._current.role.require_master("create topics on")
+        self._current.role.require_topics()
         asked = request.topic
         _refuse_system_topic(asked.name)
         held = self._store.topics.get(asked.name)
@@ -251,8 +242,8 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         return await self._changed(partial(self._delete, request.name))
 
     def _delete(self, name: str) -> admin_pb2.TopicResponse:
-        self._view.require_master("delete topics on")
-        self._view.require_topics()
+        self._current.role.require_master("delete topics on")
+        self._current.role.require_topics()
         _refuse_system_topic(name)
         return admin_pb2.TopicResponse(
             topic=_topic(self._store.topics.delete(name, self._store.clock.now_ms()))
@@ -285,8 +276,8 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def DeleteGroup(
         self, request: admin_pb2.DeleteGroupRequest, context: Any
     ) -> admin_pb2.DeleteGroupResponse:
-        self._view.require_master("delete groups on")
-        await self._view.admit_change()
+        self._current.role.require_master("delete groups on")
+        await self._current.role.admit_change()
         return await self._members.delete(request)
 
     async def Stats(self, request: admin_pb2.StatsRequest, context: Any) -> admin_pb2.StatsResponse:

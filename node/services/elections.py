@@ -18,8 +18,7 @@ from tandemlog_server.ha.election.snapshot import Snapshot
 from tandemlog_server.ha.election.values import NOT_KNOWN
 
 from ..error_status import RequestRefusedError
-from ..roles.elected_roles import ElectedRoles
-from ..roles.election_numbers import ElectionNumbers
+from ..roles.elected_roles import ElectedRoles, ElectionNumbers
 
 CONFIGURED = (
     "this cluster has no coordinator: its roles are configured (role and master in each node's "

@@ -16,7 +16,7 @@ new one cannot be forgotten.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from google.protobuf.message import Message
 
@@ -24,6 +24,7 @@ from tandemlog.v1 import common_pb2
 
 from ..error_status import FOR_EVER, RequestRefusedError, error_of, not_sure
 from ..pulls.pull_service import Parts
+from ..roles.role import CurrentRole
 from .permissions import ADMIN, BROKER, HEALTH, REFLECTION, REPLICATION, NoRuleError
 
 
@@ -98,28 +99,21 @@ def speaks(service: str, method: str) -> Speaks:
     return found
 
 
-class Leads(Protocol):
-    """What is asked of this node's role."""
-
-    def epoch(self) -> int | None: ...
-
-    async def leads(self) -> int: ...
-
-
 class Leadership:
-    """See the module. Without a `role` nothing is asked: for a door before which no cluster is."""
+    """See the module. Without a `current` role nothing is asked: for a door before which no cluster
+    is."""
 
-    def __init__(self, role: Leads | None = None) -> None:
-        self._role = role
+    def __init__(self, current: CurrentRole | None = None) -> None:
+        self._current = current
 
     async def begin(self, kind: Speaks, request: Any) -> int | None:
         """Before the method runs: the epoch of which this node is, or calls itself, the master;
         None of none. Raises RequestRefusedError where only a master may begin."""
-        if self._role is None:
+        if self._current is None:
             return None
-        epoch = self._role.epoch()
+        epoch = self._current.role.epoch()
         if kind.before or (epoch is None and kind.of_master(request)):
-            return await self._role.leads()
+            return await self._current.leads()
         return epoch
 
     async def vouch(
@@ -127,7 +121,7 @@ class Leadership:
     ) -> None:
         """Write the epoch in which it is true into an answer that is the master's. Raises
         RequestRefusedError if that is not known."""
-        if self._role is None or begun_in is None:
+        if self._current is None or begun_in is None:
             return
         if kind.of_master(request):
             await self._still(begun_in)
@@ -143,7 +137,7 @@ class Leadership:
     ) -> common_pb2.Error:
         """The error to send: this one with its epoch, or that this master is not sure. A node that
         is no master sends what it knows, and no epoch."""
-        if self._role is None or error.code not in FOR_EVER:
+        if self._current is None or error.code not in FOR_EVER:
             return error
         try:
             error.master_epoch = await self._still(begun_in)
@@ -154,8 +148,8 @@ class Leadership:
     async def _still(self, begun_in: int | None) -> int:
         """The epoch, if this node has led all the time since it was asked for it. What it read as a
         slave, or in an earlier term, says nothing of this one."""
-        assert self._role is not None, "the callers have looked"
-        epoch = await self._role.leads()
+        assert self._current is not None, "the callers have looked"
+        epoch = await self._current.leads()
         if epoch != begun_in:
             raise not_sure()
         return epoch

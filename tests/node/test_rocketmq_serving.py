@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -24,13 +25,15 @@ from tandemlog.produce.producer import AsyncProducer
 from tandemlog_server.cli.cluster.nodes_table import node_rows
 from tandemlog_server.cli.cluster.verdict import judge
 from tandemlog_server.ha.config import Role
+from tandemlog_server.ha.election.agent import ElectionAgent
 from tandemlog_server.ha.master.record_keeper import LocalKeeper
 from tandemlog_server.ha.master.term import WonTerm
 from tandemlog_server.ha.state import Member
 from tandemlog_server.node.node import Node
 from tandemlog_server.node.roles import rocketmq_serving
-from tandemlog_server.node.roles.elected_roles import AgentCalls, ElectedRoles
+from tandemlog_server.node.roles.elected_roles import ElectedRoles
 from tandemlog_server.node.roles.rocketmq_serving import RocketmqServing
+from tandemlog_server.node.roles.terms import Terms
 from tandemlog_server.node.settings.config import NodeConfig
 from tandemlog_server.node.settings.host_port import split_endpoint
 from tandemlog_server.node.settings.sections import StoreSection
@@ -156,22 +159,15 @@ async def test_an_elected_node_serves_in_its_terms_only(tmp_path: Path) -> None:
     replica = Replica(tmp_path, "m", clock=FakeClock())
     await replica.open()
     store = replica.store
-    brokers = RocketmqServing(config(tmp_path))
+    settings = config(tmp_path)
+    brokers = RocketmqServing(settings)
     _, ha = ports(brokers)
-    roles = ElectedRoles(
-        store,
-        replica.config,
-        replica.clock,
-        rows=lambda reason: [],
-        brokers=brokers,
-        max_unconfirmed_bytes=1 << 30,
-        timeout_ms=1_000,
-        fatal=lambda problem: None,
-    )
-    roles.agent = AgentCalls(
-        lambda: None, lambda: None, lambda reason: None, lambda: "", lambda back: None
-    )
-    state = await roles.prepare()
+    terms = Terms(store, replica.config, replica.clock, brokers, settings.put, lambda _: None)
+    roles = ElectedRoles(terms)
+    roles.agent = Mock(spec=ElectionAgent, losses=Mock())
+    roles.agent.lease_fault.return_value = ""
+    await roles.prepare()
+    state = roles.state
     assert not reachable(ha)
     me = Member(state.node_id, state.incarnation)
     slave = SlaveBroker()
@@ -179,8 +175,8 @@ async def test_an_elected_node_serves_in_its_terms_only(tmp_path: Path) -> None:
         won = WonTerm(epoch, epoch, frozenset({me}), frozenset({me.node_id}))
         await roles.lead(won, LocalKeeper(), "")
         await eventually(lambda: reachable(ha))
-        assert roles.master is not None
-        assert roles.master.config.role is Role.MASTER
+        assert terms.master is not None
+        assert terms.master.config.role is Role.MASTER
         if epoch == 1:
             store.topics.create(TopicConfig("T", 4, 4), 1)
         for _ in range(20):

@@ -8,7 +8,7 @@ from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.ha.config import Replication
 from tandemlog_server.node.error_status import RequestRefusedError
 from tandemlog_server.node.roles.master_role import MasterRole
-from tandemlog_server.node.roles.role_switch import RoleSwitch
+from tandemlog_server.node.roles.role import CurrentRole
 
 NO_WAIT = broker_pb2.NO_WAIT
 
@@ -163,7 +163,7 @@ async def test_an_answer_for_a_role_that_has_ended_meanwhile_is_none() -> None:
             switch.set(elected(Elected()))
             return True
 
-    switch = RoleSwitch(elected(Slow()))
+    switch = CurrentRole(elected(Slow()))
     with pytest.raises(RequestRefusedError, match="not sure"):
         await switch.leads()
 

@@ -176,7 +176,7 @@ async def test_a_takeover_needs_a_log_that_was_compared_since_the_broker_came_ba
             broker.builder.put("Orders", 0, b"taken since %d" % number)
         assert broker.builder.end <= node.store.log.wrote.value
         await broker.start()
-        await eventually(lambda: "disk is full" in node.part.following.follower.state.fault)
+        await eventually(lambda: "disk is full" in node.membership.roles.follower.state.fault)
         broker.permission = 4
         waits = await taken_over(node, within_s=4)
         assert waits or b"taken since 0" in await bodies(node)
@@ -215,7 +215,7 @@ async def test_topics_of_a_store_of_its_own_are_not_touched(
     await filled(other).start()
     node = await started(config(tmp_path, follow=other.address))
     try:
-        await eventually(lambda: "did not come from" in node.part.following.follower.state.fault)
+        await eventually(lambda: "did not come from" in node.membership.roles.follower.state.fault)
         assert node.store.topics.names() == ["mine"]
         assert node.store.groups.names() == []
     finally:
@@ -229,7 +229,7 @@ async def test_a_takeover_that_fails_at_its_note_leaves_a_node_that_follows(
     node = await started(config(tmp_path, follow=broker.address))
     try:
         await caught_up(node, broker)
-        file = node.part.following._file
+        file = node.membership.roles._file
         monkeypatch.setattr(file, "save", refusing(file.save))
         broker.permission = 4
         with pytest.raises(DiskFullError):
@@ -248,7 +248,7 @@ async def test_a_takeover_that_failed_at_its_note_can_be_repeated(
     node = await started(config(tmp_path, follow=broker.address))
     try:
         await caught_up(node, broker)
-        file = node.part.following._file
+        file = node.membership.roles._file
         monkeypatch.setattr(file, "save", refusing(file.save))
         broker.permission = 4
         with pytest.raises(DiskFullError):
@@ -267,7 +267,7 @@ async def test_a_takeover_whose_term_could_not_begin_does_not_say_that_it_is_don
         append, refusals = node.store.epochs.append, [DiskFullError("full")]
 
         def refuse(entry: Any) -> None:
-            if refusals and node.part.following.taken_over:
+            if refusals and node.membership.roles.taken_over:
                 raise refusals.pop()
             append(entry)
 
@@ -312,7 +312,7 @@ async def test_a_broker_that_lost_its_tail_after_it_was_asked_is_no_reason_to_wa
     node = await started(config(tmp_path, follow=broker.address))
     try:
         await caught_up(node, broker)
-        step = node.part.following.follower._step
+        step = node.membership.roles.follower._step
         fresh = []
 
         def stale(facts: Any) -> Any:
@@ -322,12 +322,12 @@ async def test_a_broker_that_lost_its_tail_after_it_was_asked_is_no_reason_to_wa
                 lost_tail(broker.builder, broker.builder.records[-5].physical_offset)
             return found
 
-        node.part.following.follower._step = stale  # type: ignore[method-assign]
+        node.membership.roles.follower._step = stale  # type: ignore[method-assign]
         await broker.stop()
         await broker.start()
         await eventually(lambda: bool(fresh))
         await asyncio.sleep(0.5)
-        await eventually(lambda: node.part.following.follower.state.following)
+        await eventually(lambda: node.membership.roles.follower.state.following)
     finally:
         await node.stop()
         await broker.stop()
@@ -358,7 +358,7 @@ async def test_a_takeover_can_be_forced_while_log_comes_first(
         await eventually(lambda: node.store.log.wrote.value > 3_000)
         await broker.stop()
         await asyncio.to_thread(node.store.flush)
-        await eventually(lambda: not node.part.following.follower.state.following)
+        await eventually(lambda: not node.membership.roles.follower.state.following)
         await asyncio.sleep(3)  # the log stands still, and longer than it may be held
         assert await taken_over(node, force=True, within_s=5) == ""
     finally:
@@ -392,7 +392,7 @@ async def test_what_was_received_is_flushed_when_the_connection_ends(
     node = await started(config(tmp_path, follow=broker.address))
     try:
         await eventually(lambda: node.store.log.wrote.value > 3_000)
-        await eventually(lambda: not node.part.following.follower.state.following)
+        await eventually(lambda: not node.membership.roles.follower.state.following)
         await asyncio.sleep(1)
         assert node.store.log.flushed.value == node.store.log.wrote.value
     finally:
@@ -440,7 +440,7 @@ async def test_the_log_of_another_broker_behind_the_ha_port_is_noticed(
     node = await started(config(tmp_path, follow=other.address))
     try:
         await asyncio.sleep(1.5)
-        state = node.part.following.follower.state
+        state = node.membership.roles.follower.state
         assert not state.following or node.store.log.wrote.value <= other.builder.end
     finally:
         await node.stop()

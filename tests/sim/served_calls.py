@@ -109,7 +109,7 @@ class ClientNode:
 
     async def append(self) -> "StreamCall":
         service, newest = self._service(), self._epochs.value
-        epoch = service.role.epoch()
+        epoch = service.current.role.epoch()
         if epoch is not None and goes_back(epoch, newest):
             here = asyncio.get_running_loop()
             assert isinstance(here, WorldLoop)

@@ -10,7 +10,7 @@ The world tells the role when it changes, and runs the loop while the process do
 
 import asyncio
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +35,7 @@ from tandemlog_server.node.puts.append_pump import AppendPump, PumpLimits
 from tandemlog_server.node.puts.append_stream import AppendStream, PendingAppend
 from tandemlog_server.node.puts.confirm_waiters import ConfirmWaiters, Outcome
 from tandemlog_server.node.roles.master_role import MasterRole
-from tandemlog_server.node.roles.role import OwnTables
-from tandemlog_server.node.roles.role_switch import RoleSwitch
+from tandemlog_server.node.roles.role import CurrentRole, NodeRole
 from tandemlog_server.node.services.broker_service import BrokerService
 from tandemlog_server.node.services.group_service import GroupService
 from tandemlog_server.node.services.leadership import Leadership, speaks
@@ -61,39 +60,29 @@ ANSWERS = {
 }  # fmt: skip
 
 
-class NoMasterRole(OwnTables):
+class NoMasterRole(NodeRole):
     """Of a slave, or of a node without a master: as SlaveRole and WaitingRole, without rows."""
 
     def __init__(self, reason: str, hint: str = "") -> None:
         self.reason = reason
         self.hint = hint
 
-    def epoch(self) -> int | None:
-        return None
-
-    def leased_epoch(self) -> int | None:
-        return None
-
-    async def leads(self) -> int:
-        self.require_master("ask")
-        raise AssertionError("it is refused")
-
-    def admit(self, durability: int) -> None:
-        self.require_master("send puts to")
-
     def unconfirmed(self, end_offset: int) -> tuple[int, str]:
         return broker_pb2.UNKNOWN_ERROR, "this node is not the master any more"
 
-    def require_master(self, what: str) -> None:
-        raise RequestRefusedError(
+    def no_master(self, what: str) -> RequestRefusedError:
+        return RequestRefusedError(
             common_pb2.NOT_MASTER, f"{what} the master: {self.reason}", hint=self.hint
         )
 
-    async def admit_change(self) -> None:
-        self.require_master("change topics on")
+    def members(self) -> Sequence[common_pb2.NodeStatus]:
+        return ()
 
-    async def settle(self, table: str, version: int | None = None) -> None:
-        self.require_master(f"change {table} on")
+    def put_fault(self) -> str:
+        return self.reason
+
+    def read_fault(self) -> str:
+        return self.reason
 
 
 class SimReplication(ReplicationMaster):
@@ -208,16 +197,16 @@ class Service:
         self._results: dict[PendingAppend, AppendResult] = {}
         self.calls: set[asyncio.Future[Any]] = set()
         self.streams: list[Any] = []
-        self.role = RoleSwitch(NoMasterRole("this node is starting"))
-        self.leadership = Leadership(self.role)
+        self.current = CurrentRole(NoMasterRole("this node is starting"))
+        self.leadership = Leadership(self.current)
         self.replication: SimReplication | None = None
         positions = (store.confirmed, store.log.flushed)
-        self.waiters = Waiters(positions, self.role.epoch, self.loop)
+        self.waiters = Waiters(positions, lambda: self.current.role.epoch(), self.loop)
         self.waiters.promised = lambda put: promised(put, put.result) if put.result else None
-        self.role.on_change = self.waiters.look
+        self.current.on_change = self.waiters.look
         limits = PumpLimits(max_pending_bytes=128 << 20, timeout_ms=PUT_TIMEOUT_MS)
         self.pump = InlinePump(
-            self, self.role, self.waiters, self.loop, store_host="10.0.0.1:1", limits=limits
+            self, self.current, self.waiters, self.loop, store_host="10.0.0.1:1", limits=limits
         )
         turns: Any = Turns()
         known: Any = AllKnown()
@@ -232,11 +221,11 @@ class Service:
             check=known.check_queue,
             dense=reader.dense,
             ends=reader.ends_of,
-            on_slave=lambda: self.role.epoch() is None,
+            on_slave=lambda: self.current.role.epoch() is None,
             limits=PullLimits(max_bytes=8 << 20, max_wait_ms=60_000, long_polls=4_096),
             log_term=lambda: store.log_identity.newest,
         )
-        self.groups = GroupCoordinator(store, self.role, clock.monotonic, GroupsSection())
+        self.groups = GroupCoordinator(store, self.current, clock.monotonic, GroupsSection())
         members = GroupService(store, self.groups, known, turns, activity)
         segments: Any = None
         self.broker = BrokerService(
@@ -247,7 +236,7 @@ class Service:
             known,
             turns,
             members,
-            require_master=lambda: self.role.require_master("compare positions with"),
+            require_master=lambda: self.current.role.require_master("compare positions with"),
         )
         self.loop.begin(self.groups.run())
 
@@ -255,19 +244,19 @@ class Service:
 
     def lead(self, group: MasterGroup, config: HaConfig, lease_fault: Callable[[], str]) -> None:
         self.replication = replication = SimReplication(self.store, config, self._clock, group)
-        self.role.set(
+        self.current.set(
             MasterRole(self.store, replication, timeout_ms=PUT_TIMEOUT_MS, lease_fault=lease_fault)
         )
 
     def follow(self, leader: LeaderValue) -> None:
-        self.role.set(NoMasterRole("this node is a slave", f"{leader.node_id}:1"))
+        self.current.set(NoMasterRole("this node is a slave", f"{leader.node_id}:1"))
 
     def fence(self, reason: str) -> None:
-        self.role.set(NoMasterRole(reason))
+        self.current.set(NoMasterRole(reason))
 
     def hold_puts(self, reason: str) -> None:
-        if isinstance(self.role.current, MasterRole):
-            self.role.current.held_back = reason
+        if isinstance(self.current.role, MasterRole):
+            self.current.role.held_back = reason
 
     # --- what clients ask
 

@@ -140,7 +140,7 @@ async def test_a_group_is_deleted_once_all_its_tables_are_safe(
     async def settle(table: str) -> None:
         settled.append(table)
 
-    monkeypatch.setattr(groups._role, "settle", settle)
+    monkeypatch.setattr(groups._current.role, "settle", settle)
     await groups.delete("g")
     assert {"groups", "group-members", "consumer-offsets"} <= {*settled}
 

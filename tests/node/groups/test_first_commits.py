@@ -28,6 +28,10 @@ class Slaves:
         self.settled: list[str] = []
         self.versions: list[int | None] = []
 
+    @property
+    def role(self) -> "Slaves":
+        return self
+
     async def settle(self, table: str, version: int | None = None) -> None:
         self.versions.append(version)
         if self.away:

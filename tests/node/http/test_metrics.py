@@ -16,7 +16,7 @@ from tandemlog_server.node.http.numbers import NodeNumbers
 from tandemlog_server.node.http.workload import Lag, TopicNumbers, WorkloadNumbers
 from tandemlog_server.node.pulls.group_activity import GroupNumbers
 from tandemlog_server.node.puts.ack_stats import AckStats
-from tandemlog_server.node.roles.election_numbers import ElectionNumbers
+from tandemlog_server.node.roles.elected_roles import ElectionNumbers
 from tandemlog_server.storage.stats import LatencyHistogram, StoreStats
 from tandemlog_server.storage.traffic import SizeHistogram
 

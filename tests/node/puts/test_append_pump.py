@@ -51,6 +51,10 @@ class FakeGate:
     round: "asyncio.Future[int] | None" = None
     asked: int = 0
 
+    @property
+    def role(self) -> "FakeGate":
+        return self
+
     def epoch(self) -> int | None:
         return self.master_of
 

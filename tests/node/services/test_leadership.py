@@ -46,6 +46,10 @@ class Role:
         self.claims, self.led = claims, led
         self.asked = 0
 
+    @property
+    def role(self) -> "Role":
+        return self
+
     def epoch(self) -> int | None:
         return self.claims
 

@@ -61,7 +61,7 @@ class ClusterView(Protocol):
         """Port and key of this node's data connections; port 0 if it takes none."""
 
     async def take_over(self, *, force: bool, dry_run: bool) -> Takeover:
-        """See FollowingRoles.takeover. Raises RequestRefusedError if this node follows no broker."""
+        """See FollowingRoles. Raises RequestRefusedError if this node follows no broker."""
 
 
 class AdminService(admin_pb2_grpc.AdminServicer):

@@ -24,10 +24,12 @@ from tandemlog_server.node.error_status import RequestRefusedError
 from tandemlog_server.node.membership import ConfiguredRole
 from tandemlog_server.node.process.tasks import cancelled
 from tandemlog_server.node.roles.elected_roles import ElectedRoles
+from tandemlog_server.node.roles.following_roles import FollowingRoles
 from tandemlog_server.node.roles.master_role import MasterRole
 from tandemlog_server.node.roles.slave_role import SlaveRole
 from tandemlog_server.node.roles.terms import Terms, WaitingRole
-from tandemlog_server.node.settings.sections import PutSection
+from tandemlog_server.node.settings.sections import FollowingSection, PutSection
+from tandemlog_server.rocketmq.follow.address import parse_address
 from tandemlog_server.storage.errors import DiskFullError, StoreReadOnlyError
 from tandemlog_server.storage.metadata.topics import TopicConfig
 
@@ -239,6 +241,31 @@ async def test_a_lease_that_is_lost_while_its_term_begins_acknowledges_nothing(
     assert isinstance(bench.terms.role, SlaveRole)
     assert not bench.replica.store.writable
     await roles.close()
+    assert bench.begun() == []
+
+
+async def test_a_stop_that_is_given_up_during_a_cut_leaves_it_to_the_next_one(
+    bench: Bench,
+) -> None:
+    """Else the store would be closed while a thread cuts its log, and a term begin behind it."""
+    roles = FollowingRoles(bench.terms, parse_address("rocketmq://127.0.0.1:1"), FollowingSection())
+    await roles.prepare()
+    cut = Blocked(lambda: None)
+    roles.follower.run = partial(roles.rebuild, cut)  # type: ignore[method-assign]
+    roles.start()
+    await eventually(cut.begun.is_set)
+    closing = asyncio.create_task(roles.close())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    again = asyncio.create_task(roles.close())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not again.done()
+    cut.go_on.set()
+    await again
     assert bench.begun() == []
 
 

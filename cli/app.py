@@ -51,6 +51,8 @@ COMMANDS = {
     "recover": "store.recover",
     "rebuild": "store.rebuild",
     "verify": "store.verify",
+    "export": "store.export",
+    "restore": "store.restore",
     "pipeline": "pipeline",
 }
 

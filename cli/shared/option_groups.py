@@ -37,9 +37,10 @@ class StoreSizes:
     queue_file_size: QueueFileSize = DEFAULTS.queue_file_size
 
 
-def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as typer is to see it; every field of a group has a default."""
-    hints = get_type_hints(command, include_extras=True)
+def with_groups(command: Callable[..., None], **others: type) -> Callable[..., None]:
+    """The command as typer is to see it; every field of a group has a default. `others` names the
+    parameters whose group is another than the command says: one that is derived from it."""
+    hints = get_type_hints(command, include_extras=True) | others
     groups: dict[str, Any] = {}
     parameters = []
     for name, parameter in inspect.signature(command).parameters.items():

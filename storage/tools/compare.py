@@ -39,8 +39,10 @@ PAIR = np.dtype([("physical_offset", "i8"), ("key_hash", "i8")])
 
 @dataclass(slots=True)
 class CompareReport:
-    """What was compared, offsets in the log; `faults` name what differs, the log's first."""
+    """What was compared, offsets in the log; `faults` name what differs, the log's first.
+    `log_differs`: it is the logs that do."""
 
+    log_differs: bool = False
     start: int = 0
     end: int = 0
     units: int = 0
@@ -85,6 +87,11 @@ class _Side:
     def file_of(self, offset: int) -> str:
         found = self.log.find(offset)
         return str(found.path if found is not None else self.log.directory)
+
+
+def confirmed_end(config: StoreConfig, files: FileSystem | None = None) -> int:
+    """Up to which log offset the replicas of this store must be the same. Raises StoreError."""
+    return _Side.open(config, files if files is not None else RealFileSystem()).confirmed
 
 
 def compare(
@@ -146,11 +153,13 @@ def _compare_logs(
         other = np.frombuffer(theirs.log.view(offset, len(ours)), dtype=np.uint8)
         ours = ours[: len(other)]
         if not len(ours):
+            report.log_differs = True
             report.add(Fault(mine.file_of(offset), offset, f"no byte at offset {offset}"))
             return
         different = np.flatnonzero(ours != other)
         if len(different):
             at = offset + int(different[0])
+            report.log_differs = True
             report.add(
                 Fault(
                     mine.file_of(at),

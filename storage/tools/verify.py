@@ -78,18 +78,19 @@ def verify(
     try:
         return _verify(config, files, progress)
     except UnreadableError as error:
-        return VerifyReport(faults=[unreadable_fault(error)])
+        return VerifyReport(finished=False, faults=[unreadable_fault(error)])
     except OSError as error:
         # a FIFO in place of a file, links that lead in a circle
         name = str(error.filename or config.directory)
-        return VerifyReport(faults=[Fault(name, 0, f"it cannot be read: {error.strerror}")])
+        fault = Fault(name, 0, f"it cannot be read: {error.strerror}")
+        return VerifyReport(finished=False, faults=[fault])
 
 
 def _verify(config: StoreConfig, files: FileSystem, progress: Progress | None) -> VerifyReport:
     paths = StorePaths(config.directory)
     broken_off = set_aside_caution(paths, files)
     if broken_off is not None:
-        return VerifyReport(faults=[fault_of(broken_off)])
+        return VerifyReport(finished=False, faults=[fault_of(broken_off)])
     report = _Verification(config, files).run(progress)
     unknown = page_cache_caution(paths, files)
     if unknown is not None:
@@ -156,6 +157,8 @@ class _Verification:
             if progress is not None:
                 progress(scanner.end - report.log_start, max(durable - report.log_start, 1))
         report.records, report.log_end = scanner.records, scanner.end
+        if scanner.damages or not scanner.at_zeros or self._begun_again:
+            report.log_is_whole = False
         self._judge_unmatched()
         report.faults += [Fault("consumequeue", 0, str(gap)) for gap in self._gaps]
         report.faults[:0] = [
@@ -287,6 +290,7 @@ class _Verification:
             step = int(steps[0])
             wanted = expected if step == 0 else int(offsets[step - 1]) + 1
             physical = int(wanted_units["physical_offset"][step])
+            self._report.log_is_whole = False
             self._report.add(
                 Fault(
                     str(self._log_file(physical)),

@@ -22,7 +22,9 @@ class Fault:
 class VerifyReport:
     """What was looked at and what was found; `faults` are the first ones, the log's before those
     of what is derived from it. `light_queues` are those that the log names in a store that has
-    none: its broker did not keep them."""
+    none: its broker did not keep them. `finished` False: what was found ended the check.
+    `log_is_whole` False: the log itself has a fault, does not end in zeros, or has a queue that
+    began again."""
 
     log_start: int = 0
     log_end: int = 0
@@ -31,6 +33,8 @@ class VerifyReport:
     index_entries: int = 0
     index_files: int = 0
     indexes_tags: bool = True
+    finished: bool = True
+    log_is_whole: bool = True
     light_queues: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)

@@ -118,6 +118,6 @@ def test_the_section_of_the_readme(
     shutil.copytree(walk.original, "OTHER")
     section = README.read_text(encoding="utf-8").split("\n## Have a RocketMQ store?\n", 1)[1]
     commands = re.findall(r"^tandemlog .*$", section.split("\n## ", 1)[0], re.MULTILINE)
-    assert len(commands) == 5
+    assert len(commands) == 6
     for command in commands:
         walk.step(Step(command))

@@ -11,7 +11,9 @@ from typer.testing import CliRunner
 from fakes.log_builder import LogBuilder, varied
 from running import Running
 from tandemlog import Admin, Consumer, Producer
-from tandemlog_server.cli.commands import pipeline as commands
+from tandemlog.logs.executors import InProcess
+from tandemlog.logs.jobs.rebuild import RebuildOptions, rebuild
+from tandemlog_server.cli import app
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,14 +100,14 @@ def test_examples(
 
 
 def test_commands(tmp_path: Path) -> None:
-    with_store(tmp_path)
+    store = with_store(tmp_path).store
+    rebuild(InProcess(), store, store, RebuildOptions(True, True, 20, 100, 200))
     lines = [line for block in blocks("docs/pipeline.md", "sh") for line in block.splitlines()]
     jobs = [line for line in lines if "/data/" in line]
     assert len(jobs) == 6
     for line in jobs:
-        program, group, *arguments = shlex.split(
-            line.replace("/data/", f"{tmp_path}/"), comments=True
-        )
-        assert (program, group) == ("tandemlog", "pipeline")
-        result = CliRunner().invoke(commands.app, [*arguments, *SIZES, "--master", "none"])
+        program, *arguments = shlex.split(line.replace("/data/", f"{tmp_path}/"), comments=True)
+        assert program == "tandemlog"
+        here = ["--master", "none"] if arguments[0] == "pipeline" else []
+        result = CliRunner().invoke(app.app, [*arguments, *SIZES, *here])
         assert result.exit_code == 0, result.output

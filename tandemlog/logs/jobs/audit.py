@@ -56,11 +56,13 @@ def audit(
     spark: Executor,
     store: str | Path,
     *,
+    records: bool = True,
     verify_crc: bool = True,
     target_bytes: int = TARGET_BYTES,
     progress: JobProgress = no_progress,
 ) -> JobResult:
-    """Look at the log of `store` (log_source.open_store). Changes nothing.
+    """Look at the log of `store` (log_source.open_store). Changes nothing. `records` False: look
+    only at its files, its end, and what lies behind that; for a caller that has read the records.
 
     Raises StoreMissingError, StoreLayoutError, FetchError before anything runs.
     """
@@ -70,7 +72,7 @@ def audit(
     cores = parallelism(spark)
     count = pieces_wanted(end.offset - start, target_bytes, cores)
     piece = max(-(-(end.offset - start) // count), 1)
-    spans = split(source.files, start, end.offset, piece)
+    spans = split(source.files, start, end.offset, piece) if records else []
     tasks: list[AuditTask | TailTask] = [
         AuditTask(source, tuple(group), verify_crc) for group in grouped(spans, count)
     ]
@@ -79,7 +81,8 @@ def audit(
     answers = run_tasks(spark, look, tasks, within(progress, "reading the log"))
     audits = [each for answer in answers for each in answer if isinstance(each, SpanAudit)]
     behind_end = [each for answer in answers for each in answer if isinstance(each, Finding)]
-    result = _Judgement(source, start, end, audits, behind_end).result()
+    judged_from = start if records else end.offset
+    result = _Judgement(source, start, end, audits, behind_end, judged_from).result()
     result.summary["seconds"] = round(time.monotonic() - started, 3)
     return result
 
@@ -94,12 +97,14 @@ class _Judgement:
         end: LogEnd,
         audits: Sequence[SpanAudit],
         behind: Sequence[Finding],
+        judged_from: int,
     ) -> None:
         self._source = source
         self._start = start
         self._end = end
         self._audits = audits
         self._behind = behind
+        self._judged_from = judged_from
         self._notes: list[str] = []
 
     def result(self) -> JobResult:
@@ -134,7 +139,7 @@ class _Judgement:
         """Stretches in no span: missing and cut-off files, and damage over a span's border."""
         files, found = self._source.files, []
         missing = files.missing()
-        for fault in chain_faults(self._audits, self._start, self._end.offset):
+        for fault in chain_faults(self._audits, self._judged_from, self._end.offset):
             if not isinstance(fault, Gap):
                 self._notes.append(f"offset {fault.start}: records behind the BLANK of the file")
                 continue

@@ -58,11 +58,15 @@ def compare(
     first: str | Path,
     second: str | Path,
     *,
+    until: int | None = None,
     block_bytes: int = BLOCK_BYTES,
     target_bytes: int = TARGET_BYTES,
     progress: JobProgress = no_progress,
 ) -> JobResult:
     """Compare the logs of two stores (log_source.open_store). Changes nothing.
+
+    `until` is for two replicas: neither has to hold what lies above this offset or below its own
+    first file, so only what both have below it is compared.
 
     Raises StoreMissingError, StoreLayoutError, FetchError before anything runs.
     """
@@ -76,7 +80,7 @@ def compare(
         raise StoreLayoutError(
             f"{copies[0].name} has log files of {sizes[0]} bytes, {copies[1].name} of {sizes[1]}"
         )
-    result = _Compare(spark, copies[0], copies[1], block_bytes, target_bytes, progress).run()
+    result = _Compare(spark, copies[0], copies[1], until, block_bytes, target_bytes, progress).run()
     result.summary["seconds"] = round(time.monotonic() - started, 3)
     return result
 
@@ -87,6 +91,7 @@ class _Compare:
         spark: Executor,
         first: _Copy,
         second: _Copy,
+        until: int | None,
         block_bytes: int,
         target_bytes: int,
         progress: JobProgress,
@@ -97,7 +102,9 @@ class _Compare:
         self._target_bytes = target_bytes
         self._progress = progress
         self._start = max(first.start, second.start)
-        self._end = max(min(first.end.offset, second.end.offset), self._start)
+        self._replicas = until is not None
+        end = min(first.end.offset, second.end.offset)
+        self._end = max(end if until is None else min(end, until), self._start)
         self._result = JobResult("compare")
 
     def run(self) -> JobResult:
@@ -149,9 +156,9 @@ class _Compare:
 
     def _range_findings(self) -> Iterable[Finding]:
         for copy, other in (self._copies, self._copies[::-1]):
-            if copy.start > other.start:
+            if copy.start > other.start and not self._replicas:
                 yield self._lacking("begins_later", copy, other, other.start, copy.start)
-            if copy.end.offset < other.end.offset:
+            if copy.end.offset < other.end.offset and not self._replicas:
                 yield self._lacking("ends_earlier", copy, other, copy.end.offset, other.end.offset)
             else:
                 lost = lost_end(copy.source, copy.end)
@@ -193,7 +200,7 @@ class _Compare:
                 BlockTask(copy.source, tuple(group), number, self._block_bytes)
                 for group in grouped(spans, max(count // 2, 1))
             ]
-            if isinstance(copy.source, LocalLogSource):
+            if isinstance(copy.source, LocalLogSource) and not self._replicas:
                 tasks += tail_tasks(copy.source, copy.end, self._target_bytes, cores)
         answers = run_tasks(self._spark, work, tasks, within(self._progress, "comparing blocks"))
         sums = [answer for answer in answers if isinstance(answer, BlockSums)]

@@ -1,0 +1,242 @@
+"""Runs a job over whole logs for a command: where it runs, what goes wrong, how its result looks.
+
+    --spark MASTER    executors of Spark; without it the tasks run one after the other, here
+
+The jobs (tandemlog.logs) need neither Spark nor Java. Some need Arrow, and Spark comes with an
+extra: so nothing of them is imported before a command runs, and what is missing is said by name.
+"""
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from tandemlog.format.files.index_layout import DEFAULT_ENTRIES, DEFAULT_SLOTS
+from tandemlog.logs import job_errors
+from tandemlog.logs.job_errors import OnCorruption
+from tandemlog.spark.spark_version import version_fault
+
+from ..output.tables import cell_text, error_console, write_table
+from . import connecting, exit_codes
+from .failures import fail, one_line_errors
+from .option_groups import StoreSizes
+from .options import DEFAULTS, IndexEntries, IndexSlots
+
+NO_MASTER = "none"
+_NEEDS = {"pyarrow": "arrow"}
+"""The extra that a package comes with; the others come with `spark`."""
+TARGET_MB = 128
+
+
+class Form(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    """One object, as `json`: what the other commands call it."""
+
+
+LogArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="STORE",
+        help="Folder of a store or of its commit log, written by tandemlog or RocketMQ; or "
+        "node:HOST:PORT for the log of a running node.",
+        show_default=False,
+    ),
+]
+FormOption = Annotated[
+    Form,
+    typer.Option("--format", "-f", help="Output format: table for people, json for programs."),
+]
+SparkOption = Annotated[
+    str,
+    typer.Option(
+        "--spark",
+        metavar="MASTER",
+        help="Run on this Spark master: local[N], spark://HOST:PORT or sc://HOST:PORT (Spark "
+        "Connect). [default: in this process, without Spark]",
+        show_default=False,
+    ),
+]
+TargetMb = Annotated[
+    int,
+    typer.Option("--target-mb", min=1, help="How much of the log one task handles, in MiB."),
+]
+QueueFileSize = Annotated[
+    int | None,
+    typer.Option(
+        "--queue-file-size",
+        min=20,
+        help="Size of a consume queue file in bytes, used if the store has none. "
+        "[default: RocketMQ's]",
+        show_default=False,
+    ),
+]
+OnCorruptionOption = Annotated[
+    OnCorruption,
+    typer.Option(
+        "--on-corruption", help="What to do about bytes of the log that are not a record."
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class JobSizes:
+    """What the files of a foreign store cannot tell. Every job takes them, so that one set of
+    options serves for all."""
+
+    index_slots: IndexSlots = DEFAULT_SLOTS
+    index_entries: IndexEntries = DEFAULT_ENTRIES
+    queue_file_size: QueueFileSize = None
+
+    def of_store(self) -> StoreSizes:
+        """The same for a command that opens the store."""
+        size = DEFAULTS.queue_file_size if self.queue_file_size is None else self.queue_file_size
+        return StoreSizes(self.index_slots, self.index_entries, size)
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """Where a job runs, in which pieces, and how its result is shown."""
+
+    spark: SparkOption = NO_MASTER
+    target_mb: TargetMb = TARGET_MB
+    form: FormOption = Form.TABLE
+
+
+class Job:
+    """One run: the job's module, a Spark session once it is needed, and what is shown."""
+
+    def __init__(self, name: str, master: str, module: str = "") -> None:
+        self.module = loaded(module or f"tandemlog.logs.jobs.{name}")
+        self.result: Any = None
+        self._name = name
+        self._master = master
+
+    def run(self, work: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        """Call the job with an executor and a progress bar; returns its result."""
+        alone = self._master == NO_MASTER
+        with _progress(self._name if alone else f"starting Spark for {self._name}") as progress:
+            if alone:
+                here = loaded("tandemlog.logs.executors").InProcess()
+                self.result = work(here, *arguments, progress=progress, **named)
+            else:
+                spark = loaded("tandemlog.spark.session").spark_session(
+                    f"tandemlog {self._name}", self._master
+                )
+                try:
+                    self.result = work(spark, *arguments, progress=progress, **named)
+                finally:
+                    spark.stop()
+        return self.result
+
+
+def check_logs(*stores: str) -> None:
+    """Raises PipelineError for one without a log, before a JVM is started for it."""
+    for store in stores:
+        loaded("tandemlog.logs.reading.source").open_store(store)
+
+
+@contextmanager
+def job_failures() -> Iterator[None]:
+    """Around a command that runs jobs: what goes wrong becomes one line and an exit code."""
+    with one_line_errors():
+        os.environ.update(connecting.variables())  # for node:HOST:PORT, in every process
+        try:
+            yield
+        except ModuleNotFoundError as missing:
+            package = (missing.name or "").split(".")[0]
+            if package not in ("pyspark", "pyarrow", "py4j", "matplotlib"):
+                raise
+            fault = version_fault() or f"{missing.name} is not installed"
+            needs = f"pip install 'tandemlog[{_NEEDS.get(package, 'spark')}]'"
+            raise fail(f"{fault}: {needs}", exit_codes.USAGE) from None
+        except job_errors.PipelineError as error:
+            raise fail(str(error), _exit_code(error)) from None
+        except RuntimeError as error:
+            if type(error).__name__ != "JavaMissingError":
+                raise
+            raise fail(str(error), exit_codes.USAGE) from None
+
+
+@contextmanager
+def shown_job(name: str, options: JobOptions, module: str = "") -> Iterator[Job]:
+    """Around a command that is one job: shows its result at the end; 1 for findings."""
+    with job_failures():
+        job = Job(name, options.spark, module)
+        yield job
+        _show(job.result, options.form)
+    if not job.result.holds:
+        raise typer.Exit(exit_codes.FAULT)
+
+
+def _exit_code(problem: job_errors.PipelineError) -> int:
+    if isinstance(problem, job_errors.OptionError | job_errors.StoreMissingError):
+        return exit_codes.USAGE
+    if isinstance(problem, job_errors.FetchError):
+        return exit_codes.UNREACHABLE
+    if isinstance(problem, job_errors.TourError):
+        return exit_codes.FAULT
+    return exit_codes.STORE
+
+
+def loaded(name: str) -> Any:
+    """The module, imported now."""
+    return importlib.import_module(name)
+
+
+@contextmanager
+def _progress(title: str) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on stderr, if that is a terminal; it counts tasks."""
+    console = error_console()
+    bar = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f}/{task.total:.0f} tasks"),
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(title, total=1)
+
+        def show(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=max(total, 1))
+
+        yield show
+
+
+def _show(result: Any, form: Form) -> None:
+    """The result on stdout."""
+    if form is not Form.TABLE:
+        sys.stdout.write(json.dumps(result.document(), ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+        return
+    console = error_console()
+    if result.rows:
+        write_table(result.rows)
+    findings = [finding.row() for finding in result.findings]
+    if findings:
+        write_table(findings, ("kind", "file", "offset", "topic", "queue_id", "queue_offset"))
+        for finding in result.findings:
+            sys.stdout.write(f"{finding.file}: offset {finding.offset}: {finding.detail}\n")
+    sys.stdout.flush()
+    for note in result.notes:
+        console.print(note, markup=False, soft_wrap=True)
+    summary = ", ".join(
+        f"{name} {cell_text(value)}"
+        for name, value in result.summary.items()
+        if name != "topics" and value is not None
+    )
+    console.print(f"{result.job}: {summary}", markup=False, soft_wrap=True)
+    console.print("whole" if result.holds else "FAULTS FOUND", markup=False)

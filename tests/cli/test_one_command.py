@@ -3,12 +3,14 @@
 What either engine says of a damaged store alone, the command says too.
 """
 
+import importlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -368,3 +370,87 @@ def test_they_need_neither_spark_nor_arrow_beyond_what_they_do(
     done = without(spark, "verify", whole, "--spark", "local[1]")
     assert done.returncode == 2
     assert "pyspark is not installed: pip install 'tandemlog[spark]'" in done.stderr
+
+
+class Session(InProcess):
+    """In the place of a session of Spark."""
+
+    def stop(self) -> None:
+        masters.append("stopped")
+
+
+masters: list[str] = []
+
+
+@pytest.fixture
+def spark_is_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Jobs for Spark run in this process."""
+    masters.clear()
+
+    def spark_session(name: str, master: str) -> Session:
+        masters.append(master)
+        return Session()
+
+    module = types.SimpleNamespace(spark_session=spark_session)
+
+    def loaded(name: str) -> object:
+        return module if name == "tandemlog.spark.session" else importlib.import_module(name)
+
+    monkeypatch.setattr("tandemlog_server.cli.shared.jobs.loaded", loaded)
+    yield
+    assert masters
+    assert masters == ["local[2]", "stopped"] * (len(masters) // 2)
+
+
+ON_SPARK = ("--spark", "local[2]", "--format", "jsonl")
+
+
+@each_damage
+def test_on_spark_it_says_what_the_jobs_say(
+    log: LogBuilder, call: Call, spark_is_here: None, damage: Damage
+) -> None:
+    damage(log)
+    whole = log.store.parent / "copy"
+    checked, compared = audit(HERE, log.store), compare_logs(HERE, log.store, whole)
+    code, out, _ = call("verify", log.store, "--against", whole, "--exact", *ON_SPARK)
+    document = json.loads(out)
+    for found, job in ((document, checked), (document["against"], compared)):
+        faults = {(each.file, each.offset) for each in job.findings if each.fault}
+        assert places(found) == faults
+        assert found["holds"] == job.holds
+        assert len(found["findings"]) == len(job.findings)
+    assert document["records"] == checked.summary["records"]
+    assert code == (0 if checked.holds and compared.holds else 1)
+    assert "only the log was checked, not queues, index and small files" in document["notes"]
+
+
+def test_on_spark_a_replica_may_lag(log: LogBuilder, call: Call, spark_is_here: None) -> None:
+    """Up to the confirm offset, which queues and recovery point of the stores tell."""
+    last = log.records[-3]
+    overwrite(log, last.physical_offset, bytes(log.end - last.physical_offset))
+    shutil.rmtree(log.store / "consumequeue")
+    sizes = RebuildOptions(index=False, queue_file_size=QUEUE_FILE)
+    rebuild(HERE, log.store, log.store, sizes)
+    code, out, _ = call("verify", log.store, "--against", log.store.parent / "copy", *ON_SPARK)
+    found = json.loads(out)["against"]
+    assert (code, found["holds"], found["end"]) == (0, True, last.physical_offset)
+
+
+def test_on_spark_a_failed_fsync_is_a_fault_too(
+    log: LogBuilder, call: Call, spark_is_here: None
+) -> None:
+    flag = log.store / "tandemlog" / "fsync-failed"
+    flag.parent.mkdir()
+    flag.write_bytes(b"1")
+    code, out, _ = call("verify", log.store, *ON_SPARK)
+    assert code == 1
+    assert [each["file"] for each in json.loads(out)["faults"]] == [str(flag)]
+
+
+@pytest.mark.parametrize("command", ["rebuild", "export"])
+def test_jobs_run_where_spark_says(
+    log: LogBuilder, call: Call, tmp_path: Path, spark_is_here: None, command: str
+) -> None:
+    code, out, _ = call(command, log.store, "--out", tmp_path / "out", *ON_SPARK)
+    assert code == 0
+    assert json.loads(out)["records"] == len(log.records)

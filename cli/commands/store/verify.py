@@ -28,9 +28,11 @@ from tandemlog.logs.jobs.result import JobResult
 from tandemlog.logs.reading.files import COMMIT_LOG
 from tandemlog.logs.reading.source import NODE_PREFIX, LocalLogSource, open_store
 from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.disk.real_files import RealFileSystem
 from tandemlog_server.storage.errors import StoreError
+from tandemlog_server.storage.tools.cautions import cautions
 from tandemlog_server.storage.tools.compare import CompareReport, compare, confirmed_end
-from tandemlog_server.storage.tools.verify import Fault, VerifyReport, verify
+from tandemlog_server.storage.tools.verify import Fault, VerifyReport, fault_of, verify
 
 from ...output.offline import say_lines
 from ...output.progress import byte_progress
@@ -102,7 +104,7 @@ def verify_command(
         if mine is not None and here:
             checks = [_check_store(store, mine, options)]
         else:
-            checks = [_check_log(store, options)]
+            checks = [_check_log(store, mine, options)]
         if against is not None:
             pair = store, against
             if mine is not None and other is not None and here:
@@ -251,11 +253,17 @@ def _check_store(store: str, config: StoreConfig, options: JobOptions) -> _Check
     return check
 
 
-def _check_log(store: str, options: JobOptions) -> _Check:
-    """A log alone, in tasks."""
+def _check_log(store: str, config: StoreConfig | None, options: JobOptions) -> _Check:
+    """A log alone, in tasks; of a store also whether its log can be judged at all."""
     check_logs(store)
+    doubts = cautions(config.directory, RealFileSystem()) if config is not None else []
     result = _audit(store, options, records=True)
-    check = _Check(f"{store}: {_log_sentence(result)}", _log_figures(result), [LOG_ALONE], [])
+    check = _Check(
+        f"{store}: {_log_sentence(result)}",
+        _log_figures(result),
+        [LOG_ALONE],
+        [fault_of(each) for each in doubts],
+    )
     check.add_log(result)
     summary = result.summary
     check.of_log |= {"tail": summary["tail"], "topics": summary["topics"], "files": result.rows}
@@ -361,7 +369,7 @@ def _compare_only_logs(
     check_logs(*stores)
     until = None
     if not exact:
-        until = min([WHOLE_LOG, *(confirmed_end(each) for each in configs if each is not None)])
+        until = min(_confirmed_end(each) for each in configs)
     result = _compare_logs(stores, options, until)
     figures = _compared_figures(result)
     check = _Check(
@@ -370,6 +378,17 @@ def _compare_only_logs(
     )  # fmt: skip
     check.add_log(result)
     return check
+
+
+def _confirmed_end(config: StoreConfig | None) -> int:
+    """Up to where replicas of it must be the same. Where no store says it, that is the whole log: a
+    node sends no more, and of a store that is refused the comparison tells what is wrong."""
+    if config is None:
+        return WHOLE_LOG
+    try:
+        return confirmed_end(config)
+    except StoreError:
+        return WHOLE_LOG
 
 
 def _compare_logs(stores: tuple[str, str], options: JobOptions, until: int | None) -> JobResult:

@@ -148,7 +148,7 @@ class _Check:
     """Before each fault, and what they are counted as."""
     compared: bool = True
     refused: StoreError | None = None
-    of_log: dict[str, Any] = field(default_factory=dict)
+    of_log: dict[str, Any] = field(default_factory=lambda: {"findings": []})
 
     def add_log(self, result: JobResult) -> None:
         """Add what a job found in the log. Of two faults at the same place the job's says more:

@@ -75,7 +75,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("__init__", "config", "errors", "store_port"),
         ("coordinator", "frame_limits"),
         ("state",),
-        ("protocol", "state_file"),
+        ("intake", "protocol", "state_file"),
         ("master",),
         ("slave",),
         ("election",),

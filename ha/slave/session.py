@@ -279,6 +279,10 @@ class SlaveSession:
             return []
         return [self._ack(now)]
 
+    def stand_still(self, now: float) -> None:
+        """Nothing is read on purpose, so the master's silence is this slave's own."""
+        self.heard_at = now
+
     def _answered(self, answer: Answer) -> list[SlaveAction]:
         if self.state is not SlaveState.GREETING:
             raise ProtocolError("a second answer on the same stream")

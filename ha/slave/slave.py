@@ -11,8 +11,6 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import tenacity
-
 from tandemlog.format.constants import MAX_GRPC_MESSAGE
 from tandemlog.transport.channels import open_channel
 from tandemlog.transport.files import SecurityFileError, SecurityFiles
@@ -25,6 +23,7 @@ from tandemlog_server.storage.errors import StoreError
 
 from ..config import HaConfig
 from ..errors import DivergedError, HaError, HandshakeRefusedError, NotRunningError
+from ..intake import StoreThreads, follow_forever
 from ..master.members import (
     CATCHING_UP,
     IN_SYNC,
@@ -44,7 +43,7 @@ from ..state_file import StateFile, new_incarnation
 from ..store_port import StorePort
 from .session import Disconnect, SlaveSession
 from .store import SlaveStore
-from .stream import Call, SlaveStream, StoreThreads
+from .stream import Call, SlaveStream
 
 logger = logging.getLogger(__name__)
 
@@ -138,9 +137,9 @@ class ReplicationSlave:
                 unclean_epoch=self._unclean_epoch,
             )
             await self._threads.write(self.store.become_slave)
-            while True:
-                await self._retrying()(self._follow)
-                await asyncio.sleep(self.config.reconnect_min_ms / 1000)
+            config = self.config
+            first_s, longest_s = config.reconnect_min_ms / 1000, config.reconnect_max_ms / 1000
+            await follow_forever(self._follow, first_s, longest_s, self._fixed_pause)
         finally:
             if self._stored is not None:
                 self._stored.stop()
@@ -165,21 +164,9 @@ class ReplicationSlave:
             mine.lag_seconds = max(mine.lag_seconds, self._clock.monotonic() - self._lost_at)
         return rows
 
-    def _retrying(self) -> tenacity.AsyncRetrying:
-        config = self.config
-        growing = tenacity.wait_random_exponential(
-            multiplier=config.reconnect_min_ms / 1000, max=config.reconnect_max_ms / 1000
-        )
-
-        def wait(call: tenacity.RetryCallState) -> float:
-            failure = call.outcome.exception() if call.outcome is not None else None
-            if isinstance(failure, HandshakeRefusedError) and not failure.retry:
-                return config.refused_retry_ms / 1000
-            return config.reconnect_min_ms / 1000 + growing(call)
-
-        return tenacity.AsyncRetrying(
-            wait=wait, retry=tenacity.retry_if_exception_type((HaError, StoreError, OSError))
-        )
+    def _fixed_pause(self, error: BaseException | None) -> float | None:
+        refused = isinstance(error, HandshakeRefusedError) and not error.retry
+        return self.config.refused_retry_ms / 1000 if refused else None
 
     async def _follow(self) -> None:
         """One stream from its start to its end; returns where another one is due at once."""

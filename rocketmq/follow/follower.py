@@ -14,10 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-import tenacity
-
 from tandemlog_server.ha.errors import HaError
-from tandemlog_server.ha.slave.stream import StoreThreads
+from tandemlog_server.ha.intake import StoreThreads, follow_forever
 from tandemlog_server.ha.store_port import StorePort
 from tandemlog_server.storage.clock import Clock
 from tandemlog_server.storage.disk.files import FileSystem
@@ -167,9 +165,12 @@ class BrokerFollower:
         try:
             self._note = await self._threads.write(self._file.load)
             await self._threads.write(self.tables.load)
-            while True:
-                await self._retrying()(self._follow)
-                await asyncio.sleep(FIRST_PAUSE_S)
+            await follow_forever(
+                self._follow,
+                FIRST_PAUSE_S,
+                LONGEST_PAUSE_S,
+                lambda error: WRONG_PAUSE_S if isinstance(error, WrongBrokerError) else None,
+            )
         finally:
             await self._threads.close()
 
@@ -216,19 +217,6 @@ class BrokerFollower:
         return self.state.following and self.state.compared
 
     # --- one connection
-
-    def _retrying(self) -> tenacity.AsyncRetrying:
-        growing = tenacity.wait_random_exponential(multiplier=FIRST_PAUSE_S, max=LONGEST_PAUSE_S)
-
-        def wait(call: tenacity.RetryCallState) -> float:
-            failure = call.outcome.exception() if call.outcome is not None else None
-            if isinstance(failure, WrongBrokerError):
-                return WRONG_PAUSE_S
-            return FIRST_PAUSE_S + growing(call)
-
-        return tenacity.AsyncRetrying(
-            wait=wait, retry=tenacity.retry_if_exception_type((HaError, StoreError, OSError))
-        )
 
     async def _follow(self) -> None:
         """One connection from its begin to its end; returns if the next one is due at once."""

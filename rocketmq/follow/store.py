@@ -69,12 +69,14 @@ class FollowStore:
             elif isinstance(each, Differs):
                 raise LogsDifferError(self._start, each.offset)
 
+    def run_settled(self, work: Sequence[Work]) -> tuple[bool, int]:
+        """`run`, and `settle` once the log is compared: the answers of both."""
+        return self.run(work), self.settle() if self.compared else 0
+
     def finish(self, work: Sequence[Work]) -> None:
         """The last work of a connection, unless something has failed before; flushed on return."""
         if not self._failed:
-            self.run(work)
-            if self.compared:
-                self.settle()
+            self.run_settled(work)
 
     def settle(self) -> int:
         """Make durable what was written; returns the log offset below which all is."""

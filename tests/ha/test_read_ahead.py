@@ -10,7 +10,9 @@ from fakes.clock import FakeClock
 from fakes.fake_store import FakeDisk, FakeStore, record
 from tandemlog.format.fast_crc import crc32
 from tandemlog.format.files.epochs import EpochEntry
+from tandemlog_server.ha import intake
 from tandemlog_server.ha.config import HaConfig, Role
+from tandemlog_server.ha.intake import StoreThreads
 from tandemlog_server.ha.protocol.chunk_codec import Chunk, encode_chunk
 from tandemlog_server.ha.protocol.frames import (
     Ack,
@@ -20,10 +22,9 @@ from tandemlog_server.ha.protocol.frames import (
     decode_slave_frame,
     encode_master_frame,
 )
-from tandemlog_server.ha.slave import stream as slave_stream
 from tandemlog_server.ha.slave.session import SlaveSession
 from tandemlog_server.ha.slave.store import SlaveStore
-from tandemlog_server.ha.slave.stream import SlaveStream, StoreThreads
+from tandemlog_server.ha.slave.stream import SlaveStream
 from tandemlog_server.ha.state import HaState
 
 CONFIG = HaConfig("c", "s", role=Role.SLAVE, master_endpoint="m:1", flush_batch_bytes=1)
@@ -91,9 +92,9 @@ async def run(store: SlowStore, threads: StoreThreads, clock: FakeClock) -> None
     for _ in range(1000):
         await asyncio.sleep(0)
     # the answer, what is being written, and what may wait: not all there is
-    assert call.reads <= 1 + 1 + slave_stream.READ_AHEAD_BYTES // len(RECORD) + 1
+    assert call.reads <= 1 + 1 + intake.READ_AHEAD_BYTES // len(RECORD) + 1
     clock.advance(CONFIG.dead_after_ms / 1000 + 1)
-    await asyncio.sleep(2 * slave_stream.TICK_S)
+    await asyncio.sleep(2 * intake.TICK_S)
     assert not running.done()
     store.open.set()
     await asyncio.wait_for(call.all_durable.wait(), 30)
@@ -103,11 +104,11 @@ async def run(store: SlowStore, threads: StoreThreads, clock: FakeClock) -> None
 
 
 def test_no_more_is_read_than_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slave_stream, "READ_AHEAD_BYTES", 3 * len(RECORD))
-    monkeypatch.setattr(slave_stream, "TICK_S", 0.01)
+    monkeypatch.setattr(intake, "READ_AHEAD_BYTES", 3 * len(RECORD))
+    monkeypatch.setattr(intake, "TICK_S", 0.01)
     store, threads = SlowStore(FakeDisk()), StoreThreads()
     try:
         asyncio.run(run(store, threads, FakeClock()))
     finally:
         store.open.set()
-        threads.close()
+        asyncio.run(threads.close())

@@ -1,9 +1,10 @@
-"""How a stream ends: the reason is one line that a person can read."""
+"""How a stream ends: the reason is one line that a person can read; and what the master hears of a
+disk that fails."""
 
 import asyncio
 import gc
 import weakref
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
@@ -11,16 +12,31 @@ import pytest
 from grpc import aio
 
 from fakes.clock import FakeClock
-from fakes.fake_store import FakeDisk, FakeStore
+from fakes.fake_store import FakeDisk, FakeStore, record
+from tandemlog.format.fast_crc import crc32
+from tandemlog.format.files.epochs import EpochEntry
+from tandemlog_server.ha import intake
 from tandemlog_server.ha.config import HaConfig, Role
-from tandemlog_server.ha.errors import ProtocolError
-from tandemlog_server.ha.protocol.frames import Hello
+from tandemlog_server.ha.errors import HaError, ProtocolError
+from tandemlog_server.ha.intake import StoreThreads
+from tandemlog_server.ha.protocol.chunk_codec import Chunk, encode_chunk
+from tandemlog_server.ha.protocol.frames import (
+    Ack,
+    Answer,
+    Hello,
+    HelloAction,
+    decode_slave_frame,
+    encode_master_frame,
+)
+from tandemlog_server.ha.slave import stream as slave_stream
 from tandemlog_server.ha.slave.session import Disconnect, SlaveSession
 from tandemlog_server.ha.slave.store import SlaveStore
-from tandemlog_server.ha.slave.stream import SlaveStream, StoreThreads, rpc_end
+from tandemlog_server.ha.slave.stream import SlaveStream, rpc_end
 from tandemlog_server.ha.state import HaState
+from tandemlog_server.storage.errors import DiskFullError
 
 CONFIG = HaConfig("c", "s", role=Role.SLAVE, master_endpoint="m:1")
+RECORD = record(b"x" * 96)
 BROKEN = aio.AioRpcError(
     grpc.StatusCode.UNAVAILABLE,
     aio.Metadata(),
@@ -59,17 +75,22 @@ class Garbage(BrokenCall):
 
 
 @pytest.fixture
-def threads() -> Iterator[StoreThreads]:
+async def threads() -> AsyncIterator[StoreThreads]:
     made = StoreThreads()
     yield made
-    made.close()
+    await made.close()
 
 
-def stream_of(threads: StoreThreads) -> SlaveStream:
+def stream_of(
+    threads: StoreThreads,
+    disk: FakeDisk | None = None,
+    before: Callable[[str], None] = lambda _: None,
+) -> SlaveStream:
     clock = FakeClock()
     stored = SlaveStore(
-        FakeStore(FakeDisk()), HaState("c", "s", "i"), lambda _: None, lambda: "", CONFIG, clock
-    )
+        FakeStore(disk or FakeDisk(), before),
+        HaState("c", "s", "i"), lambda _: None, lambda: "", CONFIG, clock,
+    )  # fmt: skip
     hello, me = stored.greeting(Hello("c", "s", ""), distrust=False)
     return SlaveStream(
         SlaveSession(hello, me, CONFIG, clock.monotonic()),
@@ -113,6 +134,83 @@ async def test_a_stream_that_is_over_holds_no_memory(threads: StoreThreads) -> N
         assert gone() is None
     finally:
         gc.enable()
+
+
+class Master:
+    """It sends an answer and one chunk, and hears what the slave says."""
+
+    def __init__(self) -> None:
+        answer = Answer(
+            HelloAction.CONTINUE, 0, master_id="m", master_incarnation="mi", epoch=1,
+            epochs=(EpochEntry(1, 0),), file_size=4096, max_offset=len(RECORD),
+        )  # fmt: skip
+        chunk = Chunk(0, 1, 0, 0, len(RECORD), 0, 1, RECORD, crc32(RECORD))
+        self._frames = iter([encode_master_frame(answer), encode_chunk(chunk)])
+        self.has_joined, self.goes_on = asyncio.Event(), asyncio.Event()
+        self.acks: list[Ack] = []
+        self.told = asyncio.Event()
+        self.answered = False
+
+    async def read(self) -> bytes:
+        if self.answered:
+            await self.has_joined.wait()
+            await self.goes_on.wait()
+        self.answered = True
+        frame = next(self._frames, None)
+        if frame is None:
+            await asyncio.Event().wait()
+        assert frame is not None
+        return frame
+
+    async def write(self, data: bytes) -> None:
+        frame = decode_slave_frame(data)
+        if isinstance(frame, Ack):
+            self.acks.append(frame)
+            if not frame.state:
+                self.has_joined.set()
+            else:
+                self.told.set()
+
+    def cancel(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize("apart", [False, True])
+async def test_after_a_failed_fsync_the_stream_stays_and_acknowledges_nothing(
+    threads: StoreThreads, monkeypatch: pytest.MonkeyPatch, apart: bool
+) -> None:
+    monkeypatch.setattr(intake, "SETTLE_APART_BYTES", 1 if apart else 1 << 30)
+    disk, master = FakeDisk(), Master()
+    stream = stream_of(threads, disk)
+    running = asyncio.create_task(stream.run(master))  # type: ignore[arg-type]
+    await asyncio.wait_for(master.has_joined.wait(), 30)
+    disk.fsync_fails = True
+    master.goes_on.set()
+    await asyncio.wait_for(master.told.wait(), 30)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not running.done()
+    assert {ack.durable for ack in master.acks} == {0}
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_full_disk_is_told_to_the_master_before_the_stream_ends(
+    threads: StoreThreads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slave_stream, "TICK_S", 0.01)
+    full = DiskFullError("the disk is full")
+
+    def fails(call: str) -> None:
+        if call == "append_raw":
+            raise full
+
+    master = Master()
+    master.goes_on.set()
+    stream = stream_of(threads, FakeDisk(), fails)
+    with pytest.raises(HaError, match=r"storing the master's bytes failed: .*disk is full"):
+        await stream.run(master)  # type: ignore[arg-type]
+    assert [ack.durable for ack in master.acks if "disk is full" in ack.state] == [0]
 
 
 def test_a_status_without_details_says_so() -> None:

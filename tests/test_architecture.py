@@ -215,9 +215,9 @@ PURE = (
     "tandemlog/cluster/topology.py",
     "tandemlog/consume/doubts.py",
     "tandemlog/consume/group_session.py",
+    "tandemlog/consume/spans.py",
     "tandemlog/produce/chain.py",
     "tandemlog/spark/live/admission.py",
-    "tandemlog/spark/live/progress.py",
 )
 SAYS_PURE = r"\b[Nn]o I/O\b|\bPure\b|\bis pure\b|\bpure arithmetic\b"
 IMPURE_MODULES = ("asyncio", "grpc", "time", "random", "threading", "socket", "os")

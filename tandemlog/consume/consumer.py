@@ -20,8 +20,6 @@ from typing import Self
 
 from ..cluster.connection import Connection, ConnectionOptions, secured
 from ..cluster.histories import PositionCheck
-from ..cluster.node import Node
-from ..cluster.pull_answer import PullAnswer
 from ..cluster.topology import ReadFrom
 from ..errors import InvalidArgumentError, NodeUnavailableError
 from ..forks import inherited, watch
@@ -31,7 +29,7 @@ from ..format.files.log_history import LogHistory
 from ..format.record.tags import parse_tags, tag_hashes
 from ..telemetry.measures import Percentiles
 from ..transport.security import Security
-from ..v1 import admin_pb2, broker_pb2
+from ..v1 import admin_pb2
 from .columns import schema_of
 from .fetching import Fetcher
 from .follow_options import FollowOptions
@@ -39,8 +37,9 @@ from .follower import Callbacks, Follower, OnCommitError, OnQueues
 from .lag import Lags
 from .membership import Membership
 from .positions import COMMITTED, EARLIEST, LATEST, Positions, Queue, QueueRange, Start, queues_of
+from .pulls import pull
 from .reading import Reader
-from .received import ReceivedBatch, sizes_of
+from .received import ReceivedBatch
 from .scan import AsyncScan
 from .statistics import ConsumerStatistics, together, totals_of
 from .stream import AsyncStream
@@ -142,36 +141,21 @@ class AsyncConsumer:
         """Messages of one queue from an offset on, and RocketMQ's status; waits up to `wait_ms`
         for the first. A missing offset is not an error; the status shows it."""
         wanted = _tags(tags)
-        request = broker_pb2.PullRequest(
-            positions=[
-                broker_pb2.QueuePosition(topic=topic, queue_id=queue_id, queue_offset=queue_offset)
-            ],
-            max_messages=max_messages,
-            max_bytes=self._options.max_bytes if max_bytes is None else max_bytes,
-            tag_hashes=sorted(tag_hashes(wanted) or ()),
-            wait_ms=wait_ms,
-            group=self.group or "",
+        timeout_ms = self._connection.options.request_timeout_ms
+        pulled = await self._reader.ask(
+            lambda node: pull(
+                node,
+                [((topic, queue_id), queue_offset)],
+                timeout_ms,
+                max_messages=max_messages,
+                max_bytes=self._options.max_bytes if max_bytes is None else max_bytes,
+                tag_hashes=sorted(tag_hashes(wanted) or ()),
+                wait_ms=wait_ms,
+                group=self.group or "",
+            )
         )
-        timeout = wait_ms + self._connection.options.request_timeout_ms
-
-        async def ask(node: Node) -> PullAnswer:
-            return await node.pull(request, timeout)
-
-        answer = await self._reader.ask(ask)
-        self._reader.hint(answer.suggest_slave)
-        part, records = answer.parts[0].head, answer.parts[0].records
-        batch = ReceivedBatch(
-            topic=topic,
-            queue_id=queue_id,
-            status=broker_pb2.PullStatus.Name(part.status),
-            next_offset=part.next_offset,
-            min_offset=part.min_offset,
-            max_offset=part.max_offset,
-            records=records,
-            sizes=sizes_of(part.sizes),
-            suggest_slave=answer.suggest_slave,
-            log_term=answer.log_term,
-        )
+        self._reader.hint(pulled.suggest_slave)
+        [(_, batch)] = pulled.parts
         return batch.only_tags(wanted)
 
     async def follow(

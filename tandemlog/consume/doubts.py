@@ -11,30 +11,17 @@ nothing counts as lost: a reader waits. Pure: no I/O, no clock.
 """
 
 from collections.abc import Collection, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final, Generic, TypeVar
 
-from ..cluster.topology import ReadFrom, Topology
-from ..v1 import broker_pb2
+from .received import ReceivedBatch
 
 QueueT = TypeVar("QueueT", bound=Hashable)
 
-AT_END: Final = frozenset(
-    {
-        broker_pb2.NO_MATCHED_LOGIC_QUEUE,
-        broker_pb2.NO_MESSAGE_IN_QUEUE,
-        broker_pb2.OFFSET_OVERFLOW_ONE,
-    }
-)
+_AT_END: Final = frozenset({"NO_MATCHED_LOGIC_QUEUE", "NO_MESSAGE_IN_QUEUE", "OFFSET_OVERFLOW_ONE"})
 """Nothing there now: the queue ends here, or before."""
-_GONE: Final = frozenset(
-    {
-        broker_pb2.OFFSET_TOO_SMALL,
-        broker_pb2.OFFSET_FOUND_NULL,
-        broker_pb2.MESSAGE_WAS_REMOVING,
-    }
-)
+_GONE: Final = frozenset({"OFFSET_TOO_SMALL", "OFFSET_FOUND_NULL", "MESSAGE_WAS_REMOVING"})
 
 
 class Kind(Enum):
@@ -56,30 +43,60 @@ class Said:
     max_offset: int
 
 
-def judge(
-    part: broker_pb2.QueueRecords,
-    offset: int,
-    *,
-    wanted: int | None = None,
-    filtered: bool,
-    first_offset: int | None = None,
-) -> Said:
+def judge(batch: ReceivedBatch, offset: int, *, wanted: int | None = None, filtered: bool) -> Said:
     """What an answer says of `offset`. `wanted`: messages up to there are known to be in the
-    cluster. `filtered`: records may be left out. `first_offset` is that of the first record."""
-    following = max(part.next_offset, offset)
+    cluster. `filtered`: records may be left out."""
+    following = max(batch.next_offset, offset)
     kind = Kind.THERE
-    if part.status == broker_pb2.OFFSET_OVERFLOW_BADLY:
+    if batch.status == "OFFSET_OVERFLOW_BADLY":
         kind = Kind.BEHIND
-    elif part.status in AT_END:
-        if offset > part.max_offset or (wanted is not None and following < wanted):
+    elif batch.status in _AT_END:
+        if offset > batch.max_offset or (wanted is not None and following < wanted):
             kind = Kind.BEHIND
-    elif part.status in _GONE:
+    elif batch.status in _GONE:
         kind = Kind.GONE
-    elif not filtered and first_offset is not None and first_offset > offset:
-        kind, following = Kind.GONE, first_offset
+    elif not filtered and _has_holes(batch, offset) and batch[0].queue_offset > offset:
+        kind, following = Kind.GONE, batch[0].queue_offset
     if kind is Kind.GONE:
         following = max(following, offset + 1)
-    return Said(kind, following, part.min_offset, part.max_offset)
+    return Said(kind, following, batch.min_offset, batch.max_offset)
+
+
+def take(
+    batch: ReceivedBatch,
+    offset: int,
+    *,
+    end: int | None = None,
+    of_log: int | None = None,
+    filtered: bool,
+) -> tuple[ReceivedBatch | None, Said]:
+    """What of an answer for `offset` counts, and what it says (see `judge`): the messages before
+    `end`, and without a filter those before the first that is missing, with which the next answer
+    begins. None if the queue does not move. From `of_log` on the node has messages that are not of
+    the cluster's log: there it is behind."""
+    if of_log is not None:
+        batch = batch.before(of_log)
+    said = judge(batch, offset, wanted=end, filtered=filtered)
+    gone = said.kind is Kind.GONE
+    if of_log is not None:
+        said = replace(said, kind=Kind.BEHIND)
+    following = said.following if end is None else min(said.following, end)
+    if gone or following <= offset:
+        return None, said
+    if not filtered and _has_holes(batch, offset):
+        expected = range(offset, offset + len(batch))
+        numbered = zip(expected, batch.queue_offsets, strict=True)
+        hole = next((wanted for wanted, found in numbered if wanted != found), expected.stop)
+        following = min(following, hole)
+    if batch.next_offset == following:
+        return batch, said
+    cut = len(batch) and batch.next_offset > following
+    return batch.before(following) if cut else replace(batch, next_offset=following), said
+
+
+def _has_holes(batch: ReceivedBatch, offset: int) -> bool:
+    """Whether records may be missing among those of an answer without a filter."""
+    return 0 < len(batch) != batch.next_offset - offset
 
 
 class Doubts(Generic[QueueT]):
@@ -125,18 +142,3 @@ class Doubts(Generic[QueueT]):
             return None
         found = [each for each in said.values() if each.kind is Kind.GONE]
         return min(found, key=lambda each: each.following) if found else None
-
-
-def who_must_say(
-    topology: Topology, read_from: ReadFrom, *, patient: bool = True
-) -> frozenset[str] | None:
-    """The endpoints of all nodes that may have what a node lacks: those that can be read now,
-    including the master unless only slaves are read. None while that master is not there. When
-    `patient` is false, the master alone decides: some node may never respond."""
-    if read_from is not ReadFrom.SLAVE:
-        if topology.authority is None:
-            return None
-        if not patient:
-            return frozenset({topology.authority.endpoint})
-    nodes = [each for each in topology.candidates(read_from) if each.reachable]
-    return frozenset(each.endpoint for each in nodes) or None

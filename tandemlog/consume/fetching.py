@@ -28,13 +28,11 @@ master's word) ends it with that error.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from itertools import islice
 
 from ..cluster.master_questions import NO_MASTER
 from ..cluster.node import Node
-from ..cluster.pull_answer import PullAnswer
 from ..cluster.topology import ReadFrom
 from ..errors import (
     BusyError,
@@ -45,15 +43,13 @@ from ..errors import (
     UnknownTopicError,
 )
 from ..format.calls import MAX_POSITIONS
-from ..format.files.log_history import NO_CUT
-from ..format.record.record import physical_offset_at, queue_offset_at
 from ..format.record.tags import tag_hashes
-from ..v1 import broker_pb2
-from .doubts import Doubts, Kind, Said, judge, who_must_say
+from .doubts import Doubts, Kind, take
 from .follow_options import FollowOptions
 from .lanes import Lane, Lanes
 from .log_watch import LogWatch, Standing
 from .positions import LATEST, Positions, Queue
+from .pulls import Place, Pulled, pull
 from .reading import Reader
 from .received import ReceivedBatch, sizes_of
 from .statistics import ConsumerCounters
@@ -185,7 +181,7 @@ class Fetcher:
         asked: list[Node] = []
         begun = self.counters.begin()
         try:
-            answer = await self._pull(lane, queues, offsets, asked)
+            pulled = await self._pull(lane, list(zip(queues, offsets, strict=True)), asked)
         except _PASSING as error:
             self.counters.retries += max(1, len(asked))
             logger.warning("follower waits for a node: %s", error)
@@ -194,11 +190,10 @@ class Fetcher:
             await self._unless_unknown_to_all(queues, error)
             await self._somewhere_else(asked[-1], str(error))
             return
-        if answer is None:
+        if pulled is None:
             return
         try:
-            below = await self.log.counts_below(answer.log_term, asked[-1])
-            ends = await self._ends_that_count(answer, queues, below)
+            ends = await self.log.ends_of(pulled, filtered=self._tags is not None)
         except TandemlogError as error:
             if not error.retryable:
                 raise
@@ -206,56 +201,54 @@ class Fetcher:
             await asyncio.sleep(0.05)
             return
         if ends is None:
-            await self._somewhere_else(asked[-1], "its log is not the one that the master has")
+            await self._somewhere_else(pulled.node, "its log is not the one that the master has")
             return
-        there = any(part.head.count for part in answer.parts)
-        self.counters.pulled(begun, [node.endpoint for node in asked], messages=there)
+        self.counters.pulled(
+            begun,
+            [node.endpoint for node in asked],
+            messages=any(len(batch) for _, batch in pulled.parts),
+        )
         doubtful = []
-        for part in answer.parts:
-            queue, turn = queues[part.head.position_index], turns[part.head.position_index]
-            stands = self._fetched.get(queue) == offsets[part.head.position_index]
-            if not stands or self._turns.get(queue) != turn:
+        for index, batch in pulled.parts:
+            queue = queues[index]
+            stands = self._fetched.get(queue) == offsets[index]
+            if not stands or self._turns.get(queue) != turns[index]:
                 continue
-            if not self._take(queue, part.head, part.records, asked[-1].endpoint, ends):
+            if not self._take(queue, batch, pulled.node.endpoint, ends):
                 doubtful.append(queue)
         self._lanes.remove(self._ended(lane))
         if doubtful:
             lane.small = 0
         else:
-            self._lanes.answered(lane, sum(len(part.records) for part in answer.parts))
+            self._lanes.answered(lane, pulled.size)
         for queue in doubtful:
             if queue in self._fetched:
                 await self._decide(queue)
         self._lanes.remove(self._ended(lane))
         self.changed.set()
         if doubtful:
-            await self._somewhere_else(asked[-1], "it does not have the next messages")
+            await self._somewhere_else(pulled.node, "it does not have the next messages")
         else:
-            self._reader.hint(answer.suggest_slave)
+            self._reader.hint(pulled.suggest_slave)
 
-    async def _pull(
-        self, lane: Lane, queues: Sequence[Queue], offsets: Sequence[int], asked: list[Node]
-    ) -> PullAnswer | None:
+    async def _pull(self, lane: Lane, places: Sequence[Place], asked: list[Node]) -> Pulled | None:
         """The answer of the node that was `asked` last; None if the lane changed meanwhile."""
-        request = broker_pb2.PullRequest(
-            positions=[
-                broker_pb2.QueuePosition(topic=topic, queue_id=queue_id, queue_offset=offset)
-                for (topic, queue_id), offset in zip(queues, offsets, strict=True)
-            ],
-            max_messages=self._options.max_messages,
-            max_bytes=self._options.max_bytes,
-            tag_hashes=self._hashes,
-            wait_ms=self._wait_ms,
-            group=self._group or "",
-        )
-        timeout = self._wait_ms + self._reader.connection.options.request_timeout_ms
 
-        async def pull(node: Node) -> PullAnswer:
+        def ask(node: Node) -> Awaitable[Pulled]:
             asked.append(node)
-            return await node.pull(request, timeout)
+            return pull(
+                node,
+                places,
+                self._reader.connection.options.request_timeout_ms,
+                max_messages=self._options.max_messages,
+                max_bytes=self._options.max_bytes,
+                tag_hashes=self._hashes,
+                wait_ms=self._wait_ms,
+                group=self._group or "",
+            )
 
         lane.kicked = False
-        lane.pull = asyncio.get_running_loop().create_task(self._reader.ask(pull))
+        lane.pull = asyncio.get_running_loop().create_task(self._reader.ask(ask))
         try:
             return await lane.pull
         except asyncio.CancelledError:
@@ -285,79 +278,30 @@ class Fetcher:
             self.drop(unknown)
 
     def _take(
-        self,
-        queue: Queue,
-        part: broker_pb2.QueueRecords,
-        records: bytes | memoryview,
-        endpoint: str,
-        ends: Mapping[Queue, int],
+        self, queue: Queue, batch: ReceivedBatch, endpoint: str, ends: Mapping[Queue, int]
     ) -> bool:
         """One queue's part of an answer, which counts before its end in `ends`, if it has one
         there; False if the node does not have what is next."""
-        self.counters.ends(queue, part.max_offset)
-        offset = self._fetched[queue]
-        batch = ReceivedBatch(
-            topic=queue[0],
-            queue_id=queue[1],
-            status=broker_pb2.PullStatus.Name(part.status),
-            next_offset=part.next_offset,
-            min_offset=part.min_offset,
-            max_offset=part.max_offset,
-            records=records,
-            sizes=sizes_of(part.sizes),
-        )
-        if queue in ends:
-            batch = batch.before(ends[queue])
-            if batch.next_offset > offset:
-                self._put(queue, batch)
-            said = Said(Kind.BEHIND, batch.next_offset, part.min_offset, part.max_offset)
-            self._doubts.note(queue, endpoint, said, asyncio.get_running_loop().time())
-            return False
-        first = self._first_beyond(batch, offset)
-        said = judge(
-            part,
-            offset,
-            wanted=self.stops.get(queue) if self.stops is not None else None,
+        self.counters.ends(queue, batch.max_offset)
+        found, said = take(
+            batch,
+            self._fetched[queue],
+            end=self.stops.get(queue) if self.stops is not None else None,
+            of_log=ends.get(queue),
             filtered=self._tags is not None,
-            first_offset=first,
         )
+        if said.kind is Kind.THERE or found is not None:
+            self._doubts.settle(queue)
+        if found is not None:
+            self._put(queue, found.only_tags(self._tags))
         if said.kind is not Kind.THERE:
-            if said.kind is Kind.BEHIND and said.following > offset:
-                self._doubts.settle(queue)
-                self._put(queue, replace(batch, next_offset=said.following))
-            now = asyncio.get_running_loop().time()
-            self._doubts.note(queue, endpoint, said, now)
-            return False
-        self._doubts.settle(queue)
-        if said.following > offset or part.count:
-            if said.following != batch.next_offset:
-                batch = replace(batch, next_offset=said.following)
-            self._put(queue, batch)
-        return True
+            self._doubts.note(queue, endpoint, said, asyncio.get_running_loop().time())
+        return said.kind is Kind.THERE
 
-    async def _ends_that_count(
-        self, answer: PullAnswer, queues: Sequence[Queue], below: int | None
-    ) -> Mapping[Queue, int] | None:
-        """Where the messages of an answer end that lie `below` a log offset, in the queues in which
-        others follow. None: nothing of it counts."""
-        if below is None or below >= NO_CUT:
-            return None if below is None else {}
-        if self._tags is not None:
-            # the last messages that the node has looked at may be left out
-            following = {
-                queues[each.head.position_index]: each.head.next_offset for each in answer.parts
-            }
-            return await self.log.ends_that_count(following, answer.log_term)
-        found = {}
-        for part in answer.parts:
-            position = 0
-            for size in sizes_of(part.head.sizes).tolist():
-                if physical_offset_at(part.records, position) >= below:
-                    queue = queues[part.head.position_index]
-                    found[queue] = queue_offset_at(part.records, position)
-                    break
-                position += size
-        return found
+    def _put(self, queue: Queue, batch: ReceivedBatch) -> None:
+        self._fetched[queue] = batch.next_offset
+        self.buffer.append((batch, self._turns[queue]))
+        self._buffered += len(batch.records)
 
     def _standing(self) -> Standing:
         here = {queue: (self._turns[queue], offset) for queue, offset in self._fetched.items()}
@@ -369,28 +313,6 @@ class Fetcher:
             self.on_cut(queue, first)
         elif queue in self._fetched:
             self.begin({queue: first}, lambda each: self._turns[each] + 1)
-
-    def _first_beyond(self, batch: ReceivedBatch, offset: int) -> int | None:
-        """The first record's offset where an answer without a filter leaves some out: what is in
-        front of the hole is taken, and the next answer begins with it."""
-        if self._tags is not None or not len(batch) or batch.next_offset - offset == len(batch):
-            return None
-        return batch.queue_offsets[0]
-
-    def _put(self, queue: Queue, batch: ReceivedBatch) -> None:
-        offset = self._fetched[queue]
-        if self._tags is None and 0 < len(batch) != batch.next_offset - offset:
-            expected = range(offset, offset + len(batch))
-            numbered = zip(expected, batch.queue_offsets, strict=True)
-            hole = next((wanted for wanted, found in numbered if wanted != found), expected.stop)
-            batch = batch.before(hole)
-        stop = self.stops.get(queue) if self.stops is not None else None
-        if stop is not None and batch.next_offset > stop and len(batch):
-            batch = batch.before(stop)
-        batch = batch.only_tags(self._tags)
-        self._fetched[queue] = batch.next_offset
-        self.buffer.append((batch, self._turns[queue]))
-        self._buffered += len(batch.records)
 
     def _ended(self, lane: Lane) -> set[Queue]:
         if self.stops is None:
@@ -407,7 +329,7 @@ class Fetcher:
         turn = self._turns[queue]
         topology = await self._reader.connection.current_topology()
         patient = self._doubts.seconds(queue, now) < self._options.patience_ms / 1e3
-        must_say = who_must_say(topology, self._reader.read_from, patient=patient)
+        must_say = self._reader.order.who_must_say(topology, patient=patient)
         if self._turns.get(queue) != turn:
             return
         gone = self._doubts.gone(queue, must_say)
@@ -453,6 +375,6 @@ class Fetcher:
 
     async def _somewhere_else(self, node: Node, reason: str) -> None:
         """The node lacks something: another one may have it, else a short wait."""
-        if self._reader.read_from is not ReadFrom.MASTER:
+        if self._reader.order.read_from is not ReadFrom.MASTER:
             self._reader.leave(node, reason)
         await asyncio.sleep(0.05)

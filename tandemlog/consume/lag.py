@@ -9,17 +9,15 @@ seconds    the age of the message at offset, by its store time: how long it has 
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from ..cluster.connection import Connection
 from ..cluster.master_questions import MasterQuestions
 from ..cluster.node import Node
-from ..cluster.pull_answer import PullAnswer
 from ..format.calls import MAX_POSITIONS
-from ..format.record.record import store_timestamp_at
-from ..v1 import broker_pb2
 from .positions import Positions, Queue, QueueRange
+from .pulls import Place, Pulled, pull
 
 _SAMPLE_BYTES = 4 << 20
 """Of one response with the first message of each queue."""
@@ -86,44 +84,31 @@ class Lags:
         left = dict(waiting)
         while left:
             asked = list(left.items())[:MAX_POSITIONS]
-            request = broker_pb2.PullRequest(
-                positions=[
-                    broker_pb2.QueuePosition(topic=topic, queue_id=queue_id, queue_offset=offset)
-                    for (topic, queue_id), offset in asked
-                ],
-                max_messages=1,
-                max_bytes=_SAMPLE_BYTES,
-            )
 
-            async def ask(node: Node, request: broker_pb2.PullRequest = request) -> PullAnswer:
-                return await node.pull(request, self._timeout_ms)
+            def ask(node: Node, asked: list[Place] = asked) -> Awaitable[Pulled]:
+                return pull(node, asked, self._timeout_ms, max_messages=1, max_bytes=_SAMPLE_BYTES)
 
             answers, _ = await self._questions.ask(ask, "looking for the oldest message that waits")
-            if not self._note(answers, [queue for queue, _ in asked], left, times):
+            if not self._note(answers, left, times):
                 return times
         return times
 
     @staticmethod
-    def _note(
-        answers: list[PullAnswer],
-        asked: list[Queue],
-        left: dict[Queue, int],
-        times: dict[Queue, int],
-    ) -> bool:
+    def _note(answers: list[Pulled], left: dict[Queue, int], times: dict[Queue, int]) -> bool:
         """Moves what the answers tell from `left` to `times`; False if they tell nothing more."""
         moved = False
-        for part in (part for answer in answers for part in answer.parts):
-            head, queue = part.head, asked[part.head.position_index]
+        for _, batch in (part for answer in answers for part in answer.parts):
+            queue = batch.topic, batch.queue_id
             if queue not in left:
                 continue
-            if head.count:
-                times[queue] = store_timestamp_at(part.records, 0)
+            if len(batch):
+                times[queue] = batch.store_timestamp(0)
                 del left[queue]
                 moved = True
-            elif head.next_offset > left[queue]:
-                left[queue] = head.next_offset
+            elif batch.next_offset > left[queue]:
+                left[queue] = batch.next_offset
                 moved = True
-            if queue in left and left[queue] >= head.max_offset:
+            if queue in left and left[queue] >= batch.max_offset:
                 del left[queue]
         return moved
 

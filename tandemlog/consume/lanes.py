@@ -18,9 +18,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..cluster.pull_answer import PullAnswer
 from ..format.calls import MAX_POSITIONS
 from .positions import Queue
+from .pulls import Pulled
 
 SMALL_BYTES: Final = 256 << 10
 LARGE_BYTES: Final = 1 << 20
@@ -35,7 +35,7 @@ class Lane:
 
     queues: deque[Queue] = field(default_factory=deque)
     filled: asyncio.Event = field(default_factory=asyncio.Event)
-    pull: asyncio.Task[PullAnswer] | None = None
+    pull: asyncio.Task[Pulled] | None = None
     kicked: bool = False
     small: int = 0
 

@@ -21,7 +21,10 @@ from ..cluster.histories import check_positions, is_unknown_call
 from ..cluster.node import Node
 from ..errors import InvalidArgumentError, NodeUnavailableError, RetryableError
 from ..format.files.log_history import NO_CUT, LogHistory
+from ..format.record.record import physical_offset_at, queue_offset_at
 from .positions import Positions, Queue
+from .pulls import Pulled
+from .received import ReceivedBatch
 
 logger = logging.getLogger(__name__)
 
@@ -87,6 +90,29 @@ class LogWatch:
         """The same where it is possible: without a master, the nodes that are read say it later."""
         with contextlib.suppress(NodeUnavailableError, RetryableError):
             await self.catch_up()
+
+    async def ends_of(self, pulled: Pulled, *, filtered: bool) -> Mapping[Queue, int] | None:
+        """Where an answer stops to count, by queue, in those in which messages follow that are not
+        of the cluster's log. None: nothing of it counts. Raises as `counts_below`."""
+        below = await self.counts_below(pulled.log_term, pulled.node)
+        if below is None or below >= NO_CUT:
+            return None if below is None else {}
+        batches = [batch for _, batch in pulled.parts]
+        if filtered:
+            # the last messages that the node has looked at may be left out
+            following: dict[Queue, int] = {}
+            for batch in batches:
+                queue = _queue(batch)
+                following[queue] = max(batch.next_offset, following.get(queue, 0))
+            return await self.ends_that_count(following, pulled.log_term)
+        found: dict[Queue, int] = {}
+        for batch in batches:
+            for position in map(int, batch.positions):
+                if physical_offset_at(batch.records, position) >= below:
+                    queue, first = _queue(batch), queue_offset_at(batch.records, position)
+                    found[queue] = min(first, found.get(queue, first))
+                    break
+        return found
 
     async def ends_that_count(
         self, offsets: Mapping[Queue, int], log_term: tuple[int, int]
@@ -160,3 +186,7 @@ class LogWatch:
                 "the log continued: epoch=%d -> %d", self.history.newest[0], history.newest[0]
             )
         self.history = history
+
+
+def _queue(batch: ReceivedBatch) -> Queue:
+    return batch.topic, batch.queue_id

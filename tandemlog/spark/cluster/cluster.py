@@ -5,20 +5,20 @@ combined, and may be behind: then `sure` is False, and no message counts as lost
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
-from typing import Final
+from functools import wraps
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from tandemlog.cluster.histories import PositionCheck, check_positions, is_unknown_call
 from tandemlog.cluster.master_questions import MASTER_WAIT_MS, NO_MASTER, MasterQuestions
 from tandemlog.cluster.node import Node
 from tandemlog.cluster.paging import in_parts, pages_of_topics
-from tandemlog.cluster.pull_answer import PullAnswer
 from tandemlog.cluster.topology import ReadFrom
 from tandemlog.consume.positions import Positions, QueueRange, queues_of
+from tandemlog.consume.pulls import Place, pull
 from tandemlog.consume.reading import Reader
-from tandemlog.consume.received_message import ReceivedMessage
+from tandemlog.consume.received import ReceivedBatch
 from tandemlog.errors import (
     InvalidArgumentError,
     TandemlogError,
@@ -26,7 +26,7 @@ from tandemlog.errors import (
 )
 from tandemlog.format.constants import is_system_topic
 from tandemlog.format.files.log_history import LogHistory
-from tandemlog.v1 import admin_pb2, broker_pb2
+from tandemlog.v1 import admin_pb2
 
 from .connections import connection_of, run
 from .errors import ClusterError, DataLossError, OffsetsError
@@ -37,12 +37,37 @@ from .options import ClusterOptions, Selection
 _READABLE: Final = 4
 MAX_PLACES: Final = 256
 _TIMES_BYTES: Final = 1 << 20
-Place = tuple[str, int, int]
-"""Topic, queue id and queue offset."""
 _QUEUES_OF_PULL: Final = 1_000
 """In one request; a node takes a few times as many."""
 _SAMPLE: Final = 16
 """Messages of a queue whose mean size stands for all."""
+TRIES: Final = 5
+"""For a look at the queues in which no change of master falls."""
+
+ClusterT = TypeVar("ClusterT")
+ResultT = TypeVar("ResultT")
+Given = ParamSpec("Given")
+
+
+def asked(
+    doing: str,
+) -> Callable[
+    [Callable[Concatenate[ClusterT, Given], Coroutine[Any, Any, ResultT]]],
+    Callable[Concatenate[ClusterT, Given], ResultT],
+]:
+    """Runs a method in the loop of the process. Raises ClusterError, which says what was being
+    done; {0} is the first argument that is given by its place."""
+
+    def in_loop(
+        method: Callable[Concatenate[ClusterT, Given], Coroutine[Any, Any, ResultT]],
+    ) -> Callable[Concatenate[ClusterT, Given], ResultT]:
+        @wraps(method)
+        def called(self: ClusterT, /, *given: Given.args, **named: Given.kwargs) -> ResultT:
+            return run(method(self, *given, **named), doing.format(*given))
+
+        return called
+
+    return in_loop
 
 
 class Cluster:
@@ -52,14 +77,13 @@ class Cluster:
         self._options = options
         self._selection = selection
         self._pattern = re.compile(selection.pattern) if selection.pattern is not None else None
+        self._timeout_ms = options.request_timeout_ms
         self.sure = False
 
-    def queues(self) -> list[Queue]:
+    @asked("selecting the queues to read")
+    async def queues(self) -> list[Queue]:
         """All queues that are read, also those without a message. Raises ClusterError for topics
         and queues that do not exist, and where a pattern matches nothing."""
-        return run(self._queues(), "selecting the queues to read")
-
-    async def _queues(self) -> list[Queue]:
         topics = await self._positions().topics(self._names())
         if self._pattern is None:
             return sorted(queues_of(topics, self._selection.assigned or None))
@@ -81,17 +105,16 @@ class Cluster:
     def _names(self) -> list[str]:
         return sorted(self._selection.assigned) or list(self._selection.topics)
 
-    def held(self, queues: Iterable[Queue] = ()) -> dict[Queue, Held]:
+    @asked("asking what the queues hold")
+    async def held(self, queues: Iterable[Queue] = ()) -> dict[Queue, Held]:
         """What the selected queues hold, `queues` among them even if that is nothing. Sets
         `sure`."""
-        found = dict.fromkeys(queues, NOTHING)
-        ranges, self.sure = run(self._held(), "asking what the queues hold")
-        found |= {
+        ranges, self.sure = await self._positions().held(self._names())
+        return dict.fromkeys(queues, NOTHING) | {
             queue: Held(each.min_offset, each.max_offset, each.max_timestamp)
             for queue, each in ranges.items()
             if self._is_selected(each)
         }
-        return found
 
     def _is_selected(self, each: QueueRange) -> bool:
         if self._pattern is not None:
@@ -99,27 +122,21 @@ class Cluster:
         assigned = self._selection.assigned
         return not assigned or each.queue_id in assigned[each.topic]
 
-    async def _held(self) -> tuple[dict[Queue, QueueRange], bool]:
-        return await self._positions().held(self._names())
-
-    def check(self, positions: Offsets, history: LogHistory | None) -> PositionCheck | None:
+    @asked("comparing offsets with the log")
+    async def check(self, positions: Offsets, history: LogHistory | None) -> PositionCheck | None:
         """Whether offsets of next messages, read from a log with `history`, mean the same in the
         cluster's log now, and that log's history. Without a `history` it is only asked for; None if
         the nodes are too old to say. Waits for a master, as `held` does; without one sets `sure` to
         False and gives None."""
-        return run(self._check(positions, history), "comparing offsets with the log")
-
-    async def _check(self, positions: Offsets, history: LogHistory | None) -> PositionCheck | None:
-        timeout_ms = self._options.request_timeout_ms
 
         async def compared(node: Node) -> PositionCheck:
-            found = await check_positions(node, None, {}, timeout_ms)
+            found = await check_positions(node, None, {}, self._timeout_ms)
             if history is None or _has_only_grown(history, found.history):
                 return found
-            return await check_positions(node, history, positions, timeout_ms)
+            return await check_positions(node, history, positions, self._timeout_ms)
 
         try:
-            return await MasterQuestions(connection_of(self._options)).ask_master(
+            return await self._questions().ask_master(
                 compared, min(MASTER_WAIT_MS, self._options.retry_timeout_ms)
             )
         except NO_MASTER:
@@ -130,127 +147,98 @@ class Cluster:
                 return None
             raise
 
-    def is_of(self, history: LogHistory) -> bool:
+    @asked("asking for the history of the log")
+    async def is_of(self, history: LogHistory) -> bool:
         """Without a master: whether all nodes that respond have a log with just this history."""
-        return run(self._is_of(history), "asking for the history of the log")
-
-    async def _is_of(self, history: LogHistory) -> bool:
-        connection = connection_of(self._options)
-        timeout_ms = self._options.request_timeout_ms
-        found, _ = await MasterQuestions(connection).ask(
-            lambda node: check_positions(node, None, {}, timeout_ms), "asking for its history"
+        found, _ = await self._questions().ask(
+            lambda node: check_positions(node, None, {}, self._timeout_ms),
+            "asking for its history",
         )
         return all(each.history.newest == history.newest for each in found)
 
-    def gone_topic(self, topics: Sequence[str]) -> str | None:
+    @asked("looking for the topics")
+    async def gone_topic(self, topics: Sequence[str]) -> str | None:
         """What the master says of one of the topics that is not there; None if all are, or no
         master can be asked."""
-        return run(self._gone_topic(topics), "looking for the topics") if topics else None
-
-    async def _gone_topic(self, topics: Sequence[str]) -> str | None:
-        connection = connection_of(self._options)
-        timeout_ms = self._options.request_timeout_ms
 
         async def listed(node: Node) -> None:
             await pages_of_topics(
-                topics, lambda request: node.ask(node.admin.ListTopics, request, timeout_ms)
+                topics, lambda request: node.ask(node.admin.ListTopics, request, self._timeout_ms)
             )
 
         try:
-            await MasterQuestions(connection).ask_master(listed)
+            if topics:
+                await self._questions().ask_master(listed)
         except UnknownTopicError as error:
             return str(error)
         except NO_MASTER:
-            return None
+            pass
         return None
 
-    def at_time(self, queues: Sequence[Queue], time_ms: int) -> Offsets:
+    @asked("looking for messages of {1} ms")
+    async def at_time(self, queues: Sequence[Queue], time_ms: int) -> Offsets:
         """By queue, the first message stored at or after a time; the end where there is none."""
-        return run(self._at_time(queues, time_ms), f"looking for messages of {time_ms} ms")
-
-    async def _at_time(self, queues: Sequence[Queue], time_ms: int) -> Offsets:
         return await self._positions().at_time(queues, time_ms)
 
-    def committed(self, group: str, queues: Iterable[Queue]) -> Offsets:
+    @asked("asking for the offsets of group {0}")
+    async def committed(self, group: str, queues: Iterable[Queue]) -> Offsets:
         """Where a group stands, for those of the queues where it does."""
-        found = run(
-            self._committed(group, sorted({topic for topic, _ in queues})),
-            f"asking for the offsets of group {group}",
-        )
-        return {queue: found[queue] for queue in queues if queue in found}
+        wanted = list(queues)
+        found = await self._positions().committed(group, sorted({topic for topic, _ in wanted}))
+        return {queue: found[queue] for queue in wanted if queue in found}
 
-    async def _committed(self, group: str, topics: Sequence[str]) -> Offsets:
-        return await self._positions().committed(group, topics)
-
-    def commit(
+    @asked("storing the offsets of group {0}")
+    async def commit(
         self, group: str, offsets: Mapping[Queue, int], history: LogHistory | None = None
     ) -> None:
         """Where a group continues, kept by the cluster. `history`: of the log in which these are
         offsets; those of messages that are not in the log any more are not kept, and raise
         ClusterError."""
-        run(self._commit(group, offsets, history), f"storing the offsets of group {group}")
-
-    async def _commit(
-        self, group: str, offsets: Mapping[Queue, int], history: LogHistory | None
-    ) -> None:
         log_term = history.newest if history is not None else (0, 0)
         await self._positions().commit(group, offsets, log_term=log_term)
 
-    def mean_sizes(self, starts: Mapping[Queue, int]) -> dict[Queue, float]:
+    @asked("measuring messages")
+    async def mean_sizes(self, starts: Mapping[Queue, int]) -> dict[Queue, float]:
         """Mean bytes of the first few messages from these places on."""
-        return run(self._mean_sizes(starts), "measuring messages") if starts else {}
-
-    async def _mean_sizes(self, starts: Mapping[Queue, int]) -> dict[Queue, float]:
         sizes: dict[Queue, float] = {}
-        for queues in in_parts(sorted(starts), _QUEUES_OF_PULL):
-            request = broker_pb2.PullRequest(
-                positions=[
-                    broker_pb2.QueuePosition(
-                        topic=topic, queue_id=queue_id, queue_offset=starts[topic, queue_id]
-                    )
-                    for topic, queue_id in queues
-                ],
-                max_messages=_SAMPLE,
-            )
-            answer = await Reader(connection_of(self._options), ReadFrom.ANY).ask(
-                partial(_pulled, request, self._options.request_timeout_ms)
-            )
-            for part in answer.parts:
-                if part.head.count:
-                    queue = queues[part.head.position_index]
-                    sizes[queue] = len(part.records) / part.head.count
+        for places in in_parts(sorted(starts.items()), _QUEUES_OF_PULL):
+            found = await self._pull(places, max_messages=_SAMPLE)
+            for batch in found.values():
+                sizes[batch.topic, batch.queue_id] = len(batch.records) / len(batch)
         return sizes
 
-    def store_times(self, places: Sequence[Place]) -> dict[Place, int]:
-        """Store times (ms) of the messages at these places, in one request: those of the first
-        MAX_PLACES for which there is a message, and of as many as fit into an answer."""
+    @asked("asking when messages were stored")
+    async def store_times(
+        self, messages: Sequence[tuple[str, int, int]]
+    ) -> dict[tuple[str, int, int], int]:
+        """Store times (ms) of the messages with this topic, queue id and queue offset, in one
+        request: those of the first MAX_PLACES that are there, and of as many as fit into an
+        answer."""
+        places = [((topic, queue_id), offset) for topic, queue_id, offset in messages[:MAX_PLACES]]
+        found = await self._pull(places, max_messages=1, max_bytes=_TIMES_BYTES)
+        return {messages[index]: batch[0].store_timestamp for index, batch in found.items()}
+
+    async def _pull(
+        self, places: Sequence[Place], *, max_messages: int, max_bytes: int = 0
+    ) -> dict[int, ReceivedBatch]:
+        """What any node has at these places, by their index, where it has a message."""
         if not places:
             return {}
-        return run(self._store_times(places[:MAX_PLACES]), "asking when messages were stored")
+        pulled = await self._reader().ask(
+            lambda node: pull(
+                node, places, self._timeout_ms, max_messages=max_messages, max_bytes=max_bytes
+            )
+        )
+        return {index: batch for index, batch in pulled.parts if len(batch)}
 
-    async def _store_times(self, places: Sequence[Place]) -> dict[Place, int]:
-        request = broker_pb2.PullRequest(
-            positions=[
-                broker_pb2.QueuePosition(topic=topic, queue_id=queue_id, queue_offset=offset)
-                for topic, queue_id, offset in places
-            ],
-            max_messages=1,
-            max_bytes=_TIMES_BYTES,
-        )
-        answer = await Reader(connection_of(self._options), ReadFrom.ANY).ask(
-            partial(_pulled, request, self._options.request_timeout_ms)
-        )
-        return {
-            places[part.head.position_index]: ReceivedMessage(
-                part.records, 0, int.from_bytes(part.head.sizes[:4], "little")
-            ).store_timestamp
-            for part in answer.parts
-            if part.head.count
-        }
+    def _reader(self) -> Reader:
+        return Reader(connection_of(self._options), ReadFrom.ANY)
 
     def _positions(self) -> Positions:
-        connection = connection_of(self._options)
-        return Positions(connection, Reader(connection, ReadFrom.ANY))
+        return Positions(connection_of(self._options), self._reader())
+
+    def _questions(self) -> MasterQuestions:
+        return MasterQuestions(connection_of(self._options))
 
 
 def _has_only_grown(known: LogHistory, now: LogHistory) -> bool:
@@ -259,8 +247,16 @@ def _has_only_grown(known: LogHistory, now: LogHistory) -> bool:
     return now.terms[-1:] == known.terms[-1:] and known.newest[1] != 0
 
 
-async def _pulled(request: broker_pb2.PullRequest, timeout_ms: int, node: Node) -> PullAnswer:
-    return await node.pull(request, timeout_ms)
+def in_one_term(cluster: Cluster, look: Callable[[], ResultT]) -> tuple[ResultT, LogHistory | None]:
+    """What `look` finds, and the history of the log that it is of, None if no node says: no other
+    term has begun meanwhile."""
+    checked = cluster.check({}, None)
+    for _ in range(TRIES):
+        found = look()
+        before, checked = checked, cluster.check({}, None)
+        if checked is None or (before and before.history.newest == checked.history.newest):
+            break
+    return found, None if checked is None else checked.history
 
 
 @contextmanager

@@ -35,27 +35,6 @@ class Position:
     times: Mapping[Queue, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class QueueSpan:
-    """The messages start .. end-1 of a queue."""
-
-    topic: str
-    queue_id: int
-    start: int
-    end: int
-
-    @property
-    def queue(self) -> Queue:
-        return self.topic, self.queue_id
-
-    @property
-    def count(self) -> int:
-        return self.end - self.start
-
-    def __str__(self) -> str:
-        return f"{self.topic}/{self.queue_id} {self.start}..{self.end}"
-
-
 def to_json(offsets: Mapping[Queue, int]) -> dict[str, dict[str, int]]:
     """As Spark keeps it: the same offsets are the same text."""
     found: dict[str, dict[str, int]] = {}

@@ -10,8 +10,10 @@ No clock and no network: what queues hold, and where a time falls, come as argum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tandemlog.consume.spans import QueueSpan
+
 from .errors import DataLossError, OffsetsError
-from .offsets import EARLIEST, LATEST, Offsets, Position, Queue, QueueSpan
+from .offsets import EARLIEST, LATEST, Offsets, Position, Queue
 from .options import Strategy
 
 AtTime = Callable[[Sequence[Queue], int], Offsets]

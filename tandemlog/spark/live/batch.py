@@ -6,20 +6,21 @@ none, without notice. Only its options limit a read.
 """
 # Methods have the names that Spark calls.
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from tandemlog.consume.spans import QueueSpan
 from tandemlog.logs.view_columns import Columns
 
-from ..cluster.cluster import Cluster, judged
+from ..cluster.cluster import Cluster, in_one_term, judged
 from ..cluster.errors import DataLossError
-from ..cluster.offsets import EARLIEST, LATEST, Position, QueueSpan
-from ..cluster.offsets_resolve import lost_messages, resolve_end, resolve_start, spans_of
+from ..cluster.offsets import EARLIEST, LATEST, Position, Queue
+from ..cluster.offsets_resolve import Held, lost_messages, resolve_end, resolve_start, spans_of
 from ..cluster.options import ReadOptions
-from .partition import LivePartition, pulling_of, read_partition
 from .plan import plan
+from .pull import LivePartition, read_partition
 
 
 class LiveBatchReader(DataSourceReader):
@@ -33,14 +34,13 @@ class LiveBatchReader(DataSourceReader):
         self._cluster = cluster or Cluster(options.cluster, options.selection)
 
     def partitions(self) -> list[InputPartition]:
-        return [
-            LivePartition(number, group)
-            for number, group in enumerate(plan(self._spans(), self._options.partitioning))
-        ]
+        queues = self._cluster.queues()
+        held, history = in_one_term(self._cluster, lambda: self._cluster.held(queues))
+        groups = plan(self._spans(held), self._options.partitioning)
+        return [LivePartition(number, group, history) for number, group in enumerate(groups)]
 
-    def _spans(self) -> list[QueueSpan]:
+    def _spans(self, held: Mapping[Queue, Held]) -> list[QueueSpan]:
         options = self._options
-        held = self._cluster.held(self._cluster.queues())
         start = options.start or Position(everywhere=EARLIEST)
         end = options.end or Position(everywhere=LATEST)
         sure = self._cluster.sure
@@ -62,4 +62,4 @@ class LiveBatchReader(DataSourceReader):
         return spans
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_partition(pulling_of(self._options, self._columns), partition)
+        return read_partition(self._options, self._columns, partition)

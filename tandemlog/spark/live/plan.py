@@ -15,7 +15,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final
 
-from ..cluster.offsets import QueueSpan
+from tandemlog.consume.spans import QueueSpan
+
 from ..cluster.options import Partitioning
 
 SMALL: Final = 50_000

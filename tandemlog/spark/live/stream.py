@@ -35,7 +35,7 @@ from tandemlog.cluster.histories import PositionCheck
 from tandemlog.format.files.log_history import LogHistory, id_text
 from tandemlog.logs.view_columns import Columns
 
-from ..cluster.cluster import Cluster, judged
+from ..cluster.cluster import TRIES, Cluster, in_one_term, judged
 from ..cluster.errors import ClusterError, DataLossError, OffsetsError
 from ..cluster.offsets import LATEST, Offsets, Position, Queue, to_json
 from ..cluster.offsets_resolve import NOTHING, Held, lost_messages, resolve_start, spans_of
@@ -50,8 +50,8 @@ from ..newer_spark import (
     SupportsTriggerAvailableNow,
 )
 from .admission import Gate, share_bytes, share_rows
-from .partition import LivePartition, pulling_of, read_partition
 from .plan import ANY_NUMBER, QUEUES, plan
+from .pull import LivePartition, read_partition
 
 logger = logging.getLogger(__name__)
 
@@ -61,8 +61,6 @@ _ON_FROM_CUT: Final = (
 )
 _NAMED: Final = 5
 """Queues in one sentence."""
-_TRIES: Final = 5
-"""For a look at the queues in which no change of master falls."""
 LOOK_FOR_TOPICS_S: Final = 10.0
 """So often it is asked whether the topics are still there."""
 
@@ -76,7 +74,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, options: ReadOptions, columns: Columns, cluster: Cluster | None = None
     ) -> None:
         self._options = options
-        self._pulling = pulling_of(options, columns)
+        self._columns = columns
         self._cluster = cluster or Cluster(options.cluster, options.selection)
         self._gate = Gate(options.admission)
         self._initial: StreamOffset | None = None
@@ -99,23 +97,13 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Json:
         if self._initial is None:
-            history = self._history()
-            for _ in range(_TRIES):
-                offsets, kept = self._first_offsets()
-                before, history = history, self._history()
-                if history is None or (before is not None and before.newest == history.newest):
-                    break
+            (offsets, kept), history = in_one_term(self._cluster, self._first_offsets)
             group, new = self._options.group, offsets.keys() - kept.keys()
             if group is not None and new:
                 self._cluster.commit(group, {queue: offsets[queue] for queue in new}, history)
             self._initial = StreamOffset(offsets, history, first=True)
             logger.info("the stream starts at %s", self._initial.to_json())
         return self._initial.to_json()
-
-    def _history(self) -> LogHistory | None:
-        """Of the cluster's log now; None if no node says."""
-        found = self._cluster.check({}, None)
-        return found.history if found is not None else None
 
     def _first_offsets(self) -> tuple[Offsets, Offsets]:
         """Where the stream starts, and what of that the group has."""
@@ -189,7 +177,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What the queues hold, and the log in which these are its offsets: no other term has begun
         between the two. None: no node can say now, so there is no batch."""
         known = before.history
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             held = self._cluster.held(before.offsets)
             found = None
             if self._cluster.sure:
@@ -304,7 +292,8 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._loss("; ".join(lost), "reads what is left")
         queues = ANY_NUMBER if until.begins is None else QUEUES
         groups = plan(spans, self._options.partitioning, queues)
-        return [LivePartition(number, group) for number, group in enumerate(groups)]
+        history = until.history
+        return [LivePartition(number, group, history) for number, group in enumerate(groups)]
 
     def _still_there(self, until: StreamOffset) -> Offsets:
         """The ends of a batch that was planned before a restart; where the log was cut below them
@@ -330,7 +319,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_partition(self._pulling, partition)
+        return read_partition(self._options, self._columns, partition)
 
     def commit(self, end: Json) -> None:
         if self._options.group is None:

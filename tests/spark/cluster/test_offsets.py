@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tandemlog.consume.spans import QueueSpan
 from tandemlog.spark.cluster.offsets import (
-    QueueSpan,
     from_json,
     parse_assignment,
     parse_offsets,

@@ -2,8 +2,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from tandemlog.consume.spans import QueueSpan
 from tandemlog.spark.cluster.errors import DataLossError, OffsetsError
-from tandemlog.spark.cluster.offsets import EARLIEST, LATEST, Offsets, Position, Queue, QueueSpan
+from tandemlog.spark.cluster.offsets import EARLIEST, LATEST, Offsets, Position, Queue
 from tandemlog.spark.cluster.offsets_resolve import (
     Held,
     lost_messages,

@@ -1,4 +1,4 @@
-"""Live reads go by data connections where a node offers them, as the client's do."""
+"""Who reads goes by data connections where a node offers them: counted at the node."""
 
 import asyncio
 from collections import Counter
@@ -8,43 +8,59 @@ from typing import Any
 import pytest
 
 from fakes.secured_node import running, settings
-from tandemlog.cluster.data_path import DataPath
-from tandemlog.cluster.node import Node
-from tandemlog.cluster.topology import ReadFrom
+from tandemlog.consume.consumer import AsyncConsumer
+from tandemlog.consume.follow_options import FollowOptions
+from tandemlog.consume.spans import QueueSpan
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
 from tandemlog.spark.cluster.cluster import Cluster
-from tandemlog.spark.cluster.offsets import QueueSpan
-from tandemlog.spark.cluster.options import ClusterOptions, Selection
-from tandemlog.spark.live.pull import Pulling, read_spans
+from tandemlog.spark.cluster.options import ClusterOptions, ReadOptions, Selection
+from tandemlog.spark.live.pull import read_spans
+from tandemlog_server.node.services.broker_service import BrokerService
 from tandemlog_server.storage.metadata.topics import TopicConfig
 
 ROWS = 300
+PULL_BYTES = 1_000
 
 
 @pytest.fixture
 def ways(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How many pulls went by which way, of every client in this process."""
+    """How many pulls the nodes of this process were asked for in which way."""
     count: Counter[str] = Counter()
-    by_data, call = DataPath.pull, Node.call
+    for name, way in (("pull_parts", "data"), ("pull_bytes", "grpc")):
+        plain = getattr(BrokerService, name)
 
-    async def counted_data(self: DataPath, *given: Any) -> bytes | None:
-        answer = await by_data(self, *given)
-        count["data"] += answer is not None
-        return answer
+        def counted(self: BrokerService, *given: Any, plain: Any = plain, way: str = way) -> Any:
+            count[way] += 1
+            return plain(self, *given)
 
-    async def counted_call(self: Node, method: Any, request: Any, timeout_ms: int) -> Any:
-        count["grpc"] += type(request).__name__ == "PullRequest"
-        return await call(self, method, request, timeout_ms)
-
-    monkeypatch.setattr(DataPath, "pull", counted_data)
-    monkeypatch.setattr(Node, "call", counted_call)
+        monkeypatch.setattr(BrokerService, name, counted)
     return count
 
 
+async def by_consumer(endpoint: str) -> None:
+    options = FollowOptions(max_bytes=PULL_BYTES)
+    async with AsyncConsumer(endpoint, options=options) as consumer:
+        assert (await (await consumer.scan("t", columns=["body"])).read_all()).num_rows == ROWS
+        await consumer.pull("t", 0, 7)
+
+
+async def by_stream(endpoint: str) -> None:
+    options = FollowOptions(max_bytes=PULL_BYTES, auto_commit_ms=None)
+    async with AsyncConsumer(endpoint, options=options) as consumer:
+        stream = await consumer.follow("t", until_end=True)
+        async with stream:
+            assert sum([1 async for _ in stream]) == ROWS
+
+
+async def by_spark(endpoint: str) -> None:
+    await asyncio.to_thread(_read_in_small_pulls, ClusterOptions((endpoint,)))
+
+
 @pytest.mark.parametrize("offered", [True, False])
+@pytest.mark.parametrize("reader", [by_consumer, by_stream, by_spark])
 async def test_pulls_go_by_data_connections(
-    tmp_path: Path, ways: Counter[str], offered: bool
+    tmp_path: Path, ways: Counter[str], reader: Any, offered: bool
 ) -> None:
     fields: dict[str, Any] = {} if offered else {"data_listen": ""}
     async with running(settings(tmp_path, **fields)) as node:
@@ -53,7 +69,7 @@ async def test_pulls_go_by_data_connections(
         async with AsyncProducer(endpoint) as producer:
             for each in range(ROWS):
                 await producer.send(Message("t", b"%d" % each * 100, queue_id=0))
-        await asyncio.to_thread(read_in_small_pulls, ClusterOptions((endpoint,)))
+        await reader(endpoint)
     if offered:
         # The first answer comes by gRPC, and while a connection opens others may.
         assert ways["data"] > ways["grpc"] > 0
@@ -62,20 +78,10 @@ async def test_pulls_go_by_data_connections(
         assert ways["data"] == 0
 
 
-def read_in_small_pulls(options: ClusterOptions) -> None:
+def _read_in_small_pulls(options: ClusterOptions) -> None:
     """All rows of the topic, then two questions of the driver that are pulls too."""
-    pulling = Pulling(
-        cluster=options,
-        columns={"body": "binary"},
-        read_from=ReadFrom.SLAVE,
-        tags=None,
-        fail_on_data_loss=True,
-        pull_bytes=1_000,
-        pull_timeout_ms=30_000,
-        verify_crc=True,
-        group="",
-    )
-    found = read_spans(pulling, [QueueSpan("t", 0, 0, ROWS)], 0)
+    given = ReadOptions(options, Selection(topics=("t",)), pull_bytes=PULL_BYTES)
+    found = read_spans(given, {"body": "binary"}, [QueueSpan("t", 0, 0, ROWS)])
     assert sum(batch.num_rows for batch in found) == ROWS
     cluster = Cluster(options, Selection(topics=("t",)))
     assert cluster.mean_sizes({("t", 0): 0})["t", 0] > 100

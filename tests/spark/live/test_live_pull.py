@@ -14,16 +14,16 @@ from fakes.live_topics import cluster_options, produce
 from tandemlog import Producer, ProducerOptions
 from tandemlog.cluster.topology import ReadFrom
 from tandemlog.consume.received import ReceivedBatch
+from tandemlog.consume.spans import QueueSpan
 from tandemlog.errors import BadRecordError
 from tandemlog.format.record.record import encode_record
 from tandemlog.format.record.sys_flag import ZLIB, with_compression
-from tandemlog.logs.view_columns import arrow_schema
+from tandemlog.logs.view_columns import Columns, arrow_schema
 from tandemlog.spark.cluster.cluster import Cluster
 from tandemlog.spark.cluster.errors import ClusterError, DataLossError
-from tandemlog.spark.cluster.offsets import QueueSpan
 from tandemlog.spark.cluster.offsets_resolve import NOTHING
-from tandemlog.spark.cluster.options import ClusterOptions, Selection
-from tandemlog.spark.live.pull import Pulling, decode, read_spans
+from tandemlog.spark.cluster.options import ClusterOptions, ReadOptions, Selection
+from tandemlog.spark.live.pull import decode, read_spans
 from tandemlog.spark.live.schema import LIVE
 from tandemlog.sync.loop_thread import LoopThread
 
@@ -36,26 +36,22 @@ def running() -> Iterator[ThreadedCluster]:
         yield cluster
 
 
-def pulling(running: ThreadedCluster, **changes: object) -> Pulling:
-    plain = Pulling(
+def pulling(running: ThreadedCluster, **changes: object) -> ReadOptions:
+    plain = ReadOptions(
         cluster=cluster_options(running),
-        columns=LIVE,
+        selection=Selection(topics=("t",)),
         read_from=ReadFrom.SLAVE,
-        tags=None,
-        fail_on_data_loss=True,
         pull_bytes=2_000,
         pull_timeout_ms=5_000,
-        verify_crc=True,
-        group="",
     )
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 
-def rows(pulled: Pulling, *spans: QueueSpan) -> pa.Table:
-    return pa.Table.from_batches(list(read_spans(pulled, spans, 0)), arrow_schema(pulled.columns))
+def rows(pulled: ReadOptions, *spans: QueueSpan, columns: Columns = LIVE) -> pa.Table:
+    return pa.Table.from_batches(list(read_spans(pulled, columns, spans)), arrow_schema(columns))
 
 
-def bodies(pulled: Pulling, *spans: QueueSpan) -> list[bytes]:
+def bodies(pulled: ReadOptions, *spans: QueueSpan) -> list[bytes]:
     return rows(pulled, *spans).column("body").to_pylist()  # type: ignore[no-any-return]
 
 
@@ -77,7 +73,7 @@ def test_spans_of_several_queues_are_read_to_their_ends(running: ThreadedCluster
     assert running.cluster.master.pulls == 0
 
 
-def offsets_in_order(pulled: Pulling, *spans: QueueSpan) -> list[tuple[str, int, int]]:
+def offsets_in_order(pulled: ReadOptions, *spans: QueueSpan) -> list[tuple[str, int, int]]:
     found = rows(pulled, *spans)
     columns = ("topic", "queue_id", "queue_offset")
     return list(zip(*(found[name].to_pylist() for name in columns), strict=True))
@@ -116,7 +112,7 @@ def test_every_column_comes_back(running: ThreadedCluster) -> None:
 def test_chosen_columns_alone(running: ThreadedCluster) -> None:
     produce(running, "t", 0, texts(3))
     chosen = {"body": "binary", "queue_offset": "long"}
-    found = rows(pulling(running, columns=chosen), QueueSpan("t", 0, 0, 3))
+    found = rows(pulling(running), QueueSpan("t", 0, 0, 3), columns=chosen)
     assert found.column_names == ["body", "queue_offset"]
 
 
@@ -139,7 +135,7 @@ def test_a_slave_that_is_behind_is_waited_for_or_left(running: ThreadedCluster) 
 
 def test_a_slave_that_is_gone_costs_nothing_but_time(running: ThreadedCluster) -> None:
     produce(running, "t", 0, texts(50))
-    reading = read_spans(pulling(running, pull_bytes=500), [QueueSpan("t", 0, 0, 50)], 0)
+    reading = read_spans(pulling(running, pull_bytes=500), LIVE, [QueueSpan("t", 0, 0, 50)])
     first = next(reading)
     running.call(running.cluster.nodes["n1"].stop)
     rest = pa.Table.from_batches([first, *reading])
@@ -230,7 +226,7 @@ def pulls_under_way() -> "set[asyncio.Task[Any]]":
     return {
         task
         for task in asyncio.all_tasks()
-        if getattr(task.get_coro(), "__qualname__", "") == "_Puller._pull"
+        if getattr(task.get_coro(), "__qualname__", "") == "SpanReader.next_batches"
     }
 
 
@@ -246,9 +242,9 @@ def test_stopping_early_leaves_nothing_behind(
         await asyncio.wait(tasks)
         return [task.cancelled() for task in tasks]
 
-    monkeypatch.setattr("tandemlog.spark.live.pull._LONG_POLL_MS", 60_000)
+    monkeypatch.setattr("tandemlog.consume.span_reader._LONG_POLL_MS", 60_000)
     produce(running, "t", 0, texts(20))
-    reading = read_spans(pulling(running, pull_bytes=1 << 20), [QueueSpan("t", 0, 0, 100)], 0)
+    reading = read_spans(pulling(running, pull_bytes=1 << 20), LIVE, [QueueSpan("t", 0, 0, 100)])
     assert len(next(reading)) == 20
     loop = LoopThread.of_process()
     asked = loop.run(found())

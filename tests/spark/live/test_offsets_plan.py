@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandemlog.spark.cluster.offsets import QueueSpan
+from tandemlog.consume.spans import QueueSpan
 from tandemlog.spark.cluster.options import Partitioning
 from tandemlog.spark.live.plan import ANY_NUMBER, QUEUES, SMALL, plan
 

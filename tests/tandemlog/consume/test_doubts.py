@@ -1,15 +1,27 @@
+from collections.abc import Sequence
+
+import numpy as np
 import pytest
 
-from tandemlog.consume.doubts import Doubts, Kind, Said, judge
+from tandemlog.consume.doubts import Doubts, Kind, Said, judge, take
+from tandemlog.consume.received import ReceivedBatch
+from tandemlog.format.record.record import encode_record
 from tandemlog.v1 import broker_pb2
 
 
-def part(status: int, next_offset: int, high: int = 20) -> broker_pb2.QueueRecords:
-    return broker_pb2.QueueRecords(
-        status=status,  # type: ignore[arg-type]
+def part(
+    status: int, next_offset: int, high: int = 20, offsets: Sequence[int] = ()
+) -> ReceivedBatch:
+    records = [encode_record(topic="t", body=b"b", queue_offset=offset) for offset in offsets]
+    return ReceivedBatch(
+        topic="t",
+        queue_id=0,
+        status=broker_pb2.PullStatus.Name(status),  # type: ignore[arg-type]
         next_offset=next_offset,
         min_offset=5,
         max_offset=high,
+        records=b"".join(records),
+        sizes=np.array([len(each) for each in records], np.uint32),
     )
 
 
@@ -41,9 +53,43 @@ def test_the_end_of_a_queue_is_behind_where_more_is_known_to_be_there() -> None:
 
 
 def test_a_hole_shows_without_a_filter_alone() -> None:
-    found = part(broker_pb2.FOUND, 15)
-    assert judge(found, 10, filtered=False, first_offset=13) == Said(Kind.GONE, 13, 5, 20)
-    assert judge(found, 10, filtered=True, first_offset=13).kind is Kind.THERE
+    found = part(broker_pb2.FOUND, 15, offsets=[13, 14])
+    assert judge(found, 10, filtered=False) == Said(Kind.GONE, 13, 5, 20)
+    assert judge(found, 10, filtered=True).kind is Kind.THERE
+
+
+@pytest.mark.parametrize(
+    ("offsets", "next_offset", "end", "filtered", "taken", "following"),
+    [
+        ([10, 11, 12], 13, None, False, [10, 11, 12], 13),
+        ([10, 11, 13], 14, None, False, [10, 11], 12),  # up to the hole
+        ([10, 12, 13], 14, 11, False, [10], 11),
+        ([10, 11, 12], 13, 12, False, [10, 11], 12),
+        ([10, 13], 17, None, True, [10, 13], 17),
+        ([10, 13], 17, 12, True, [10], 12),
+        ([], 17, 12, True, [], 12),  # nothing matched, up to behind the end
+    ],
+)
+def test_what_counts_ends_at_the_end_and_at_a_hole(
+    offsets: list[int],
+    next_offset: int,
+    end: int | None,
+    filtered: bool,
+    taken: list[int],
+    following: int,
+) -> None:
+    status = broker_pb2.FOUND if offsets else broker_pb2.NO_MATCHED_MESSAGE
+    found, said = take(part(status, next_offset, offsets=offsets), 10, end=end, filtered=filtered)
+    assert found is not None
+    assert (found.headers.queue_offset.tolist(), found.next_offset) == (taken, following)
+    assert said.kind is Kind.THERE
+
+
+def test_what_moves_nothing_counts_for_nothing() -> None:
+    hole = part(broker_pb2.FOUND, 15, offsets=[13, 14])
+    assert take(hole, 10, filtered=False) == (None, Said(Kind.GONE, 13, 5, 20))
+    at_end = part(broker_pb2.OFFSET_OVERFLOW_ONE, 10, 10)
+    assert take(at_end, 10, end=12, filtered=False)[0] is None
 
 
 def test_lost_is_what_all_say_and_no_more_of_it_than_the_best_has_not() -> None:

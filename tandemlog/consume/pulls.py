@@ -19,7 +19,8 @@ from typing import Final, NoReturn
 from ..cluster.node import Node
 from ..cluster.pull_answer import PullAnswer, PullPart
 from ..errors import BadRecordError, UnreadableError
-from ..format.constants import FIXED_SIZE, MULTI_DISPATCH
+from ..format.constants import MULTI_DISPATCH
+from ..format.record.record import place_at
 from ..v1 import broker_pb2
 from .positions import Queue
 from .received import ReceivedBatch, sizes_of
@@ -110,27 +111,35 @@ def _batch(part: PullPart, place: Place, answer: PullAnswer, endpoint: str) -> R
         suggest_slave=answer.suggest_slave,
         log_term=answer.log_term,
     )
-    if not head.count:
+    if not head.count or _fits(batch, offset):
         return batch
-    first, last = batch[0], batch[len(batch) - 1]
-    end = int(batch.positions[-1]) + last.size
-    if end != len(batch.records) or min(first.size, last.size) < FIXED_SIZE:
-        _refuse(endpoint, f"{topic}/{queue_id} with records of other sizes than it says")
-    fits = (
-        first.queue_id == last.queue_id == queue_id
-        and offset <= first.queue_offset <= last.queue_offset < head.next_offset
-        and (len(batch) == 1 or topic in (first.peeked_topic, last.peeked_topic))
-    )
-    if not fits and not _is_in_other_queues(first):
-        _refuse(
-            endpoint,
-            f"{first.peeked_topic}/{first.queue_id} at {first.queue_offset}..{head.next_offset}, "
-            f"not of {topic}/{queue_id} at {offset}",
-        )
+    if not any(_has_a_place_of_its_own(batch[index]) for index in (0, len(batch) - 1)):
+        _, other, number, at = place_at(batch.records, 0)
+        said = f"{other.decode(errors='replace')}/{number} at {at}..{head.next_offset}"
+        _refuse(endpoint, f"{said}, not of {topic}/{queue_id} at {offset}")
     return batch
 
 
-def _is_in_other_queues(message: ReceivedMessage) -> bool:
+def _fits(batch: ReceivedBatch, offset: int) -> bool:
+    """Whether its first and last record are what was asked for."""
+    last_size = int(batch.sizes[-1])
+    size, topic, queue_id, first = place_at(batch.records, 0)
+    if len(batch) == 1:
+        return (
+            size == last_size == len(batch.records)
+            and queue_id == batch.queue_id
+            and offset <= first < batch.next_offset
+        )
+    place = place_at(batch.records, len(batch.records) - last_size)
+    return (
+        (size, place[0]) == (int(batch.sizes[0]), last_size)
+        and queue_id == place[2] == batch.queue_id
+        and batch.topic.encode() in (topic, place[1])
+        and offset <= first < place[3] < batch.next_offset
+    )
+
+
+def _has_a_place_of_its_own(message: ReceivedMessage) -> bool:
     """Whether the record names further queues, or cannot be decoded: who reads it is told so."""
     try:
         return MULTI_DISPATCH in message.properties

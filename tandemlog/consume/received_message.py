@@ -4,8 +4,8 @@ Damage is the field's error and not the batch's: a record's CRC is checked when 
 it, is asked for, so the messages around a damaged one can be read.
 """
 
-import struct
 from datetime import UTC, datetime
+from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from ..errors import BadRecordError
@@ -14,7 +14,6 @@ from ..format.constants import (
     BORN_TIMESTAMP_OFFSET,
     CRC_MASK,
     IPV6_EXTRA,
-    MAGIC_V2,
     SHARDING_KEY,
 )
 from ..format.errors import CorruptRecordError
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
 
     from opentelemetry.trace import Span
 
-_HEAD: Final = struct.Struct(">iIiiiqqi")
+_HEAD: Final = Struct(">iIiiiqqi")
 """A record up to its system flag."""
-_LENGTH: Final = struct.Struct(">i")
+_LENGTH: Final = Struct(">i")
 FIRST_ROWS: Final = 16
 """Messages of a batch up to which one by one is quicker than by columns."""
 _IPV6: Final = BORN_HOST_IPV6 | STORE_HOST_IPV6
@@ -74,36 +73,21 @@ class ReceivedMessage:
     @property
     def body(self) -> bytes:
         """As the producer sent it, decompressed. Read without decoding the rest."""
-        _, _, crc, *_, sys_flag = _HEAD.unpack_from(self._buffer, self._position)
-        at, length = self._body_place(sys_flag)
+        at = self._position
+        _, _, crc, *_, sys_flag = _HEAD.unpack_from(self._buffer, at)
+        at += BODY_LENGTH_OFFSET
+        if sys_flag & _IPV6:
+            at += IPV6_EXTRA * (bool(sys_flag & BORN_HOST_IPV6) + bool(sys_flag & STORE_HOST_IPV6))
+        (length,) = _LENGTH.unpack_from(self._buffer, at)
+        at += _LENGTH.size
         body = bytes(self._buffer[at : at + length]) if length > 0 else b""
         if len(body) != length or (body and crc32(body) & CRC_MASK != crc):
             body = self.record.body  # says what is wrong
         return unpacked(sys_flag, body) if sys_flag & COMPRESSED else body
 
-    def _body_place(self, sys_flag: int) -> tuple[int, int]:
-        """Where the body begins in the buffer, and its length."""
-        at = self._position + BODY_LENGTH_OFFSET
-        if sys_flag & _IPV6:
-            at += IPV6_EXTRA * (bool(sys_flag & BORN_HOST_IPV6) + bool(sys_flag & STORE_HOST_IPV6))
-        (length,) = _LENGTH.unpack_from(self._buffer, at)
-        return at + _LENGTH.size, length
-
     @property
     def topic(self) -> str:
         return self.record.topic
-
-    @property
-    def peeked_topic(self) -> str:
-        """The topic, read without decoding the rest, and whatever is wrong with that."""
-        try:
-            _, magic, *_, sys_flag = _HEAD.unpack_from(self._buffer, self._position)
-            at, length = self._body_place(sys_flag)
-        except struct.error:
-            return ""
-        at, wide = at + max(length, 0), magic == MAGIC_V2
-        size = int.from_bytes(self._buffer[at : at + 1 + wide])
-        return bytes(self._buffer[at + 1 + wide : at + 1 + wide + size]).decode(errors="replace")
 
     @property
     def queue_id(self) -> int:

@@ -25,6 +25,7 @@ from ..constants import (
     BORN_HOST_OFFSET,
     CRC_MASK,
     FIXED_SIZE,
+    IPV6_EXTRA,
     KEYS,
     MAGIC_BLANK,
     MAGIC_OFFSET,
@@ -299,6 +300,21 @@ def store_timestamp_at(buffer: Buffer, position: int) -> int:
     flag_at = position + SYS_FLAG_OFFSET
     ipv6 = int.from_bytes(buffer[flag_at : flag_at + 4], "big") & BORN_HOST_IPV6
     return _number_at(buffer, position + BORN_HOST_OFFSET + (IPV6_SIZE if ipv6 else IPV4_SIZE))
+
+
+def place_at(buffer: Buffer, position: int) -> tuple[int, bytes, int, int]:
+    """Size, topic, queue id and queue offset of the record at `position`, without looking at the
+    rest, and whatever is wrong with them; zeros and no topic where the buffer ends before it."""
+    if position + FIXED_SIZE > len(buffer):
+        return 0, b"", 0, 0
+    size, magic, _, queue_id, _, queue_offset, _, flags, _ = _HEAD.unpack_from(buffer, position)
+    at = position + FIXED_SIZE
+    if flags & _HOST_FLAGS:
+        at += IPV6_EXTRA * (bool(flags & BORN_HOST_IPV6) + bool(flags & STORE_HOST_IPV6))
+    at += max(int.from_bytes(buffer[at - 4 : at], signed=True), 0)  # the body
+    begin = at + (2 if magic == MAGIC_V2 else 1)
+    topic = bytes(buffer[begin : begin + int.from_bytes(buffer[at:begin])])
+    return size, topic, queue_id, queue_offset
 
 
 def _number_at(buffer: Buffer, position: int) -> int:

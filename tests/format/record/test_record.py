@@ -17,6 +17,7 @@ from tandemlog.format.record.record import (
     encode_record,
     frame_message,
     is_blank,
+    place_at,
     verify_property_crc,
 )
 
@@ -76,6 +77,8 @@ def test_round_trip(values: dict[str, Any], margin: int) -> None:
     assert record.version == (1 if topic <= 127 else 2)
     expected = record_size(len(values["body"]), topic, len(raw), sys_flag=values["sys_flag"])
     assert record.size == len(encoded) == expected
+    place = (record.size, record.topic.encode(), record.queue_id, record.queue_offset)
+    assert place_at(buffer, margin) == place_at(memoryview(buffer), margin) == place
 
 
 @given(fields)
@@ -205,6 +208,7 @@ def test_a_changed_byte_is_an_error_or_another_value(position: int, change: int)
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_record_or_a_typed_error(data: bytes) -> None:
+    assert len(place_at(data, 0)) == 4
     with pytest.raises(CorruptRecordError):
         decode_record(data)
     with pytest.raises(CorruptRecordError):

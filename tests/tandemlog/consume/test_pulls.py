@@ -77,7 +77,7 @@ def test_an_answer_to_what_was_asked(fits: PullPart) -> None:
         (part(0, index=2), "place 2 of 2"),
         (part(0, index=-1), "place -1 of 2"),
         (part(5, count=2), "2 records"),
-        (part(5, sizes=b"1234"), "records of other sizes"),
+        (part(5, sizes=b"1234"), "t/0 at 5"),
         (part(status=17), "status 17"),
     ],
 )
@@ -99,8 +99,9 @@ def test_a_record_that_is_in_further_queues_has_its_own_place() -> None:
 
 
 def test_a_damaged_record_is_for_its_reader_to_find() -> None:
-    whole = part(5)
-    bad = bytearray(whole.records)
-    bad[84] ^= 1
-    bad[15] ^= 1
-    assert checked(PullPart(whole.head, bytes(bad))) == [0]
+    whole = part(5, 6)
+    for record in (0, len(whole.records) // 2):
+        bad = bytearray(whole.records)
+        bad[record + 84] ^= 1
+        bad[record + 15] ^= 1
+        assert checked(PullPart(whole.head, bytes(bad))) == [0]

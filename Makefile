@@ -14,7 +14,7 @@ OUTSIDE := cluster or fuzz or fault or spark or interop or docker
 unexport PYTHONDONTWRITEBYTECODE
 
 $(VENV)/.run: pyproject.toml constraints.txt scripts/make_venv.sh
-	sh scripts/make_venv.sh $(VENV) "."
+	sh scripts/make_venv.sh $(VENV) ".[server]"
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt scripts/make_venv.sh

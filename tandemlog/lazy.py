@@ -55,6 +55,17 @@ def missing_numpy() -> MissingPackageError:
     )
 
 
+def server_needs(what: str, error: ModuleNotFoundError) -> MissingPackageError | None:
+    """What to raise where `what` is for a server, and `error` says that it is not installed; None
+    if a module of ours is missing, which no package brings."""
+    name = (error.name or "").split(".")[0]
+    if name in ("", "tandemlog", "tandemlog_server"):
+        return None
+    return MissingPackageError(
+        f"{what} needs {name}, which is not installed: pip install 'tandemlog[server]'", name=name
+    )
+
+
 def installed(name: str) -> bool:
     """Whether the package `name` can be imported; it is not loaded."""
     try:

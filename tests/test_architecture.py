@@ -40,7 +40,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "rocketmq": ("rocketmq", "ha", "storage", "tandemlog.format", "tandemlog.v1"),
     "node": ("node", "rocketmq", "ha", "storage", "tandemlog"),
     "cli": ("cli", "node", "rocketmq", "ha", "storage", "tandemlog"),
-    "tandemlog.__main__": ("cli",),
+    "tandemlog.__main__": ("tandemlog",),
     "tandemlog.logs": ("tandemlog",),
     "tandemlog.spark": ("tandemlog",),
     "tandemlog.testing": ("tandemlog", "node", "ha", "storage"),

@@ -17,6 +17,8 @@ that does not use the fixtures loads no node.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ..lazy import server_needs
+
 if TYPE_CHECKING:
     from .async_cluster import AsyncCluster
     from .cluster import Cluster
@@ -37,7 +39,10 @@ def __getattr__(name: str) -> Any:
     module = _HOME.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{module}", __name__), name)
+    try:
+        value = getattr(importlib.import_module(f".{module}", __name__), name)
+    except ModuleNotFoundError as error:
+        raise server_needs("tandemlog.testing", error) or error from None
     globals()[name] = value
     return value
 

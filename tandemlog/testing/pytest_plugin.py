@@ -35,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def tandemlog_cluster() -> "Iterator[Cluster]":
     """A cluster of one node in this process, until the session ends."""
-    with importlib.import_module("tandemlog.testing.cluster").Cluster() as cluster:
+    with importlib.import_module("tandemlog.testing").Cluster() as cluster:
         yield cluster
 
 

@@ -36,11 +36,14 @@ BODIES = [b"%d" % number for number in range(500)]
 
 
 def pins() -> list[str]:
-    """The dependencies of the package, each at its lower bound."""
+    """What a node needs, each at its lower bound."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    unbounded = [each for each in project["dependencies"] if each.count(">=") != 1]
+    extras = project["optional-dependencies"]
+    needs = [*project["dependencies"], *extras["columns"], *extras["server"]]
+    needs = [each for each in needs if not each.startswith("tandemlog[")]
+    unbounded = [each for each in needs if each.count(">=") != 1]
     assert not unbounded, f"without a lower bound: {unbounded}"
-    return [each.replace(">=", "==") for each in project["dependencies"]]
+    return [each.replace(">=", "==") for each in needs]
 
 
 def run(*command: str | Path, stdin: bytes = b"") -> bytes:

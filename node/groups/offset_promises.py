@@ -16,11 +16,11 @@ an offset that is there already is answered as one that begins.
 
 import math
 import threading
-from typing import Protocol
 
 from tandemlog.format.words import quoted
 from tandemlog.v1 import common_pb2
 from tandemlog_server.ha.store_port import CONSUMER_OFFSETS
+from tandemlog_server.storage.metadata.consumer_offsets import ConsumerOffsets
 
 from ..error_status import RequestRefusedError
 from ..roles.role import CurrentRole
@@ -29,17 +29,10 @@ NOTHING = -1.0
 """Below every version."""
 
 
-class Versioned(Protocol):
-    """The table of the offsets."""
-
-    @property
-    def version(self) -> int: ...
-
-
 class OffsetPromises:
     """See the module. `changing`, `changed` from any thread, the rest in the loop."""
 
-    def __init__(self, offsets: Versioned, current: CurrentRole) -> None:
+    def __init__(self, offsets: ConsumerOffsets, current: CurrentRole) -> None:
         self._offsets = offsets
         self._current = current
         self._lock = threading.Lock()

@@ -32,10 +32,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from tandemlog.format.calls import MAX_POSITIONS
 from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog_server.storage.reads.reader import StoreReader
 from tandemlog_server.storage.reads.results import GetResult, GetStatus
 from tandemlog_server.storage.shares import Shares
 from tandemlog_server.storage.stats import LatencyHistogram
@@ -84,18 +85,6 @@ _BEYOND_END = frozenset(
         GetStatus.OFFSET_OVERFLOW_BADLY,
     }
 )
-
-
-class PullStore(Protocol):
-    def get(
-        self,
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
-        max_messages: int,
-        max_bytes: int,
-        tag_hashes: Collection[int] = (),
-    ) -> GetResult: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +143,7 @@ class PullService:
 
     def __init__(
         self,
-        store: PullStore,
+        store: StoreReader,
         long_polling: LongPolling,
         turns: ReadTurns,
         *,

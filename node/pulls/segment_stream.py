@@ -8,10 +8,11 @@ has been sent.
 
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Protocol
 
 from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.storage.errors import OffsetOutOfRangeError
+from tandemlog_server.storage.log.commit_log import CommitLog
+from tandemlog_server.storage.positions import Position
 
 from ..access.caller import Caller
 from ..error_status import RequestRefusedError
@@ -21,28 +22,11 @@ from .read_turns import ReadTurns
 MAX_CHUNK_BYTES = 8 << 20
 
 
-class SegmentLog(Protocol):
-    """What the stream needs of a commit log."""
-
-    @property
-    def min_offset(self) -> int: ...
-    @property
-    def file_size(self) -> int: ...
-
-    def read(self, offset: int, max_bytes: int) -> bytes | memoryview:
-        """Bytes at `offset`, within one file."""
-
-
-class ConfirmedEnd(Protocol):
-    @property
-    def value(self) -> int: ...
-
-
 class SegmentStream:
     """See the module. `confirmed` is where the log ends for readers; chunk sizes are in bytes."""
 
     def __init__(
-        self, log: SegmentLog, confirmed: ConfirmedEnd, turns: ReadTurns, chunk_bytes: int
+        self, log: CommitLog, confirmed: Position, turns: ReadTurns, chunk_bytes: int
     ) -> None:
         self._log = log
         self._confirmed = confirmed

@@ -24,13 +24,11 @@ import logging
 import queue
 import threading
 from dataclasses import dataclass
-from typing import Protocol
 
 from tandemlog.format.constants import Buffer
-from tandemlog.format.record.batch import RecordBatch
 from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.storage.errors import StoreClosedError
-from tandemlog_server.storage.puts.put_path import AppendResult
+from tandemlog_server.storage.message_store import MessageStore
 
 from ..access.caller import Caller
 from ..access.errors import DeniedError
@@ -57,10 +55,6 @@ HARD_LIMIT = 2
 MAX_TIMEOUT_MS = 3_600_000
 
 
-class AppendStore(Protocol):
-    def append(self, batch: RecordBatch, *, holder: str) -> AppendResult: ...
-
-
 @dataclass(frozen=True, slots=True)
 class PumpLimits:
     """Bytes of requests that may wait to be appended; milliseconds that a put may wait."""
@@ -74,7 +68,7 @@ class AppendPump:
 
     def __init__(
         self,
-        store: AppendStore,
+        store: MessageStore,
         current: CurrentRole,
         waiters: ConfirmWaiters,
         loop: asyncio.AbstractEventLoop,

@@ -23,7 +23,8 @@ from tandemlog_server.ha.state_file import StateFile, new_incarnation
 from ..cluster_rows import rows_without_master, with_roster
 from ..process.tasks import stopped, watched
 from .master_role import MasterRole
-from .terms import Terms, WaitingRole
+from .slave_role import WaitingRole
+from .terms import Terms
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
-"""The role of a node that follows a master."""
+"""The roles of a node without a term: it follows a master, or there is none."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.ha.slave.slave import ReplicationSlave
@@ -10,7 +10,7 @@ from .role import NodeRole
 
 
 class SlaveRole(NodeRole):
-    """See the module. `master` is an endpoint."""
+    """Of a node that follows the master at this endpoint."""
 
     def __init__(self, replication: ReplicationSlave, master: str) -> None:
         self._replication = replication
@@ -46,3 +46,31 @@ class SlaveRole(NodeRole):
     def read_fault(self) -> str:
         state = self._replication.state
         return state.fault or ("no stream from the master yet" if not state.master_id else "")
+
+
+class WaitingRole(NodeRole):
+    """Between two terms, or without a master: reads of what is confirmed, no puts. `rows` gives the
+    nodes that are known, with the reason in this node's own row."""
+
+    def __init__(self, reason: str, rows: Callable[[str], Sequence[common_pb2.NodeStatus]]) -> None:
+        self.reason = reason
+        self._rows = rows
+
+    def unconfirmed(self, end_offset: int) -> tuple[int, str]:
+        return broker_pb2.UNKNOWN_ERROR, f"this node is not the master any more: {self.reason}"
+
+    def no_master(self, what: str) -> RequestRefusedError:
+        return RequestRefusedError(
+            common_pb2.NOT_MASTER,
+            f"there is no master to {what.removesuffix(' to').removesuffix(' on')} now: "
+            f"{self.reason}",
+        )
+
+    def members(self) -> Sequence[common_pb2.NodeStatus]:
+        return self._rows(self.reason)
+
+    def put_fault(self) -> str:
+        return f"no master: {self.reason}"
+
+    def read_fault(self) -> str:
+        return f"no master: {self.reason}"

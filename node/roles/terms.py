@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog.v1 import common_pb2
 from tandemlog_server.ha.config import HaConfig, Role
 from tandemlog_server.ha.master.group import Return
 from tandemlog_server.ha.master.master import ReplicationMaster
@@ -35,44 +35,15 @@ from tandemlog_server.rocketmq.follow.follower import BrokerFollower
 from tandemlog_server.storage.clock import Clock
 from tandemlog_server.storage.message_store import MessageStore
 
-from ..error_status import RequestRefusedError
 from ..process.tasks import stopped, to_its_end, watched
 from ..settings.sections import PutSection
 from .master_role import MasterRole
 from .relay_role import RelayRole
 from .rocketmq_serving import RocketmqServing
-from .role import CurrentRole, NodeRole
-from .slave_role import SlaveRole
+from .role import CurrentRole
+from .slave_role import SlaveRole, WaitingRole
 
 BEGIN_S = 1.0
-
-
-class WaitingRole(NodeRole):
-    """Between two terms, or without a master: reads of what is confirmed, no puts. `rows` gives the
-    nodes that are known, with the reason in this node's own row."""
-
-    def __init__(self, reason: str, rows: Callable[[str], Sequence[common_pb2.NodeStatus]]) -> None:
-        self.reason = reason
-        self._rows = rows
-
-    def unconfirmed(self, end_offset: int) -> tuple[int, str]:
-        return broker_pb2.UNKNOWN_ERROR, f"this node is not the master any more: {self.reason}"
-
-    def no_master(self, what: str) -> RequestRefusedError:
-        return RequestRefusedError(
-            common_pb2.NOT_MASTER,
-            f"there is no master to {what.removesuffix(' to').removesuffix(' on')} now: "
-            f"{self.reason}",
-        )
-
-    def members(self) -> Sequence[common_pb2.NodeStatus]:
-        return self._rows(self.reason)
-
-    def put_fault(self) -> str:
-        return f"no master: {self.reason}"
-
-    def read_fault(self) -> str:
-        return f"no master: {self.reason}"
 
 
 class Terms(CurrentRole):

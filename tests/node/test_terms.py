@@ -26,8 +26,8 @@ from tandemlog_server.node.process.tasks import cancelled
 from tandemlog_server.node.roles.elected_roles import ElectedRoles
 from tandemlog_server.node.roles.following_roles import FollowingRoles
 from tandemlog_server.node.roles.master_role import MasterRole
-from tandemlog_server.node.roles.slave_role import SlaveRole
-from tandemlog_server.node.roles.terms import Terms, WaitingRole
+from tandemlog_server.node.roles.slave_role import SlaveRole, WaitingRole
+from tandemlog_server.node.roles.terms import Terms
 from tandemlog_server.node.settings.sections import FollowingSection, PutSection
 from tandemlog_server.rocketmq.follow.address import parse_address
 from tandemlog_server.storage.errors import DiskFullError, StoreReadOnlyError

@@ -24,13 +24,12 @@ from ..shared.jobs import (
     Form,
     FormOption,
     JobOptions,
-    JobSizes,
     LogArgument,
     OnCorruptionOption,
     check_logs,
     shown_job,
 )
-from ..shared.option_groups import with_groups
+from ..shared.option_groups import StoreSizes, with_groups
 from .store.export import Out, export_command
 from .store.rebuild import BuildOptions, rebuild_below
 from .store.restore import restore_command
@@ -103,7 +102,7 @@ def rebuild_command(
     ] = False,
     index: Annotated[bool, typer.Option("--index", help="Build only the index.")] = False,
     *,
-    sizes: JobSizes,
+    sizes: StoreSizes,
     build: BuildOptions,
     options: JobOptions,
 ) -> None:
@@ -118,7 +117,7 @@ def audit_command(
         bool, typer.Option("--crc/--no-crc", help="Check the CRC of every body.")
     ] = True,
     *,
-    sizes: JobSizes,
+    sizes: StoreSizes,
     options: JobOptions,
 ) -> None:
     """Check the log: every record, its files, its end and the queue offsets.
@@ -128,13 +127,13 @@ def audit_command(
     """
     with shown_job("audit", options) as job:
         check_logs(store)
-        target = options.target_mb << 20
+        target = options.target_bytes
         job.run(job.module.audit, store, verify_crc=verify_crc, target_bytes=target)
 
 
 @_old_name("compare")
 def compare_command(
-    store: LogArgument, other: LogArgument, *, sizes: JobSizes, options: JobOptions
+    store: LogArgument, other: LogArgument, *, sizes: StoreSizes, options: JobOptions
 ) -> None:
     """Compare two copies of a log: first the CRCs of blocks, then the records that differ.
 
@@ -143,7 +142,7 @@ def compare_command(
     """
     with shown_job("compare", options) as job:
         check_logs(store, other)
-        job.run(job.module.compare, store, other, target_bytes=options.target_mb << 20)
+        job.run(job.module.compare, store, other, target_bytes=options.target_bytes)
 
 
 @app.command("stats", epilog=epilog())
@@ -153,7 +152,7 @@ def stats_command(
     out: Out,
     on_corruption: OnCorruptionOption = OnCorruption.FAIL,
     *,
-    sizes: JobSizes,
+    sizes: StoreSizes,
     options: PipelineOptions,
 ) -> None:
     """Count messages, bytes and sizes per topic and hour; write stats.parquet and stats.png."""
@@ -163,7 +162,7 @@ def stats_command(
             job.module.stats,
             store,
             out,
-            target_bytes=options.target_mb << 20,
+            target_bytes=options.target_bytes,
             on_corruption=on_corruption,
         )
 

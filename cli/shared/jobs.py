@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from tandemlog.format.files.index_layout import DEFAULT_ENTRIES, DEFAULT_SLOTS
 from tandemlog.logs import job_errors
 from tandemlog.logs.job_errors import OnCorruption
 from tandemlog.spark.spark_version import version_fault
@@ -27,8 +26,6 @@ from tandemlog.spark.spark_version import version_fault
 from ..output.tables import cell_text, error_console, write_table
 from . import connecting, exit_codes
 from .failures import fail, one_line_errors
-from .option_groups import StoreSizes
-from .options import DEFAULTS, IndexEntries, IndexSlots
 
 NO_MASTER = "none"
 _NEEDS = {"pyarrow": "arrow"}
@@ -70,37 +67,12 @@ TargetMb = Annotated[
     int,
     typer.Option("--target-mb", min=1, help="How much of the log one task handles, in MiB."),
 ]
-QueueFileSize = Annotated[
-    int | None,
-    typer.Option(
-        "--queue-file-size",
-        min=20,
-        help="Size of a consume queue file in bytes, used if the store has none. "
-        "[default: RocketMQ's]",
-        show_default=False,
-    ),
-]
 OnCorruptionOption = Annotated[
     OnCorruption,
     typer.Option(
         "--on-corruption", help="What to do about bytes of the log that are not a record."
     ),
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class JobSizes:
-    """What the files of a foreign store cannot tell. Every job takes them, so that one set of
-    options serves for all."""
-
-    index_slots: IndexSlots = DEFAULT_SLOTS
-    index_entries: IndexEntries = DEFAULT_ENTRIES
-    queue_file_size: QueueFileSize = None
-
-    def of_store(self) -> StoreSizes:
-        """The same for a command that opens the store."""
-        size = DEFAULTS.queue_file_size if self.queue_file_size is None else self.queue_file_size
-        return StoreSizes(self.index_slots, self.index_entries, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,31 +83,40 @@ class JobOptions:
     target_mb: TargetMb = TARGET_MB
     form: FormOption = Form.TABLE
 
+    @property
+    def target_bytes(self) -> int:
+        return self.target_mb << 20
+
 
 class Job:
-    """One run: the job's module, a Spark session once it is needed, and what is shown."""
+    """One run of a command, and what is shown: jobs one after the other, in a session that begins
+    with the first one and ends with the command. `module` has the job, where it is only one."""
 
-    def __init__(self, name: str, master: str, module: str = "") -> None:
-        self.module = loaded(module or f"tandemlog.logs.jobs.{name}")
+    def __init__(self, name: str, options: JobOptions) -> None:
+        self.options = options
+        self.module: Any = None
         self.result: Any = None
         self._name = name
-        self._master = master
+        self._spark: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._spark is not None:
+            self._spark.stop()
 
     def run(self, work: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         """Call the job with an executor and a progress bar; returns its result."""
-        alone = self._master == NO_MASTER
+        alone = self.options.spark == NO_MASTER
         with _progress(self._name if alone else f"starting Spark for {self._name}") as progress:
             if alone:
-                here = loaded("tandemlog.logs.executors").InProcess()
-                self.result = work(here, *arguments, progress=progress, **named)
+                executor = loaded("tandemlog.logs.executors").InProcess()
             else:
-                spark = loaded("tandemlog.spark.session").spark_session(
-                    f"tandemlog {self._name}", self._master
-                )
-                try:
-                    self.result = work(spark, *arguments, progress=progress, **named)
-                finally:
-                    spark.stop()
+                executor = self._spark = self._spark or loaded(
+                    "tandemlog.spark.session"
+                ).spark_session(f"tandemlog {self._name}", self.options.spark)
+            self.result = work(executor, *arguments, progress=progress, **named)
         return self.result
 
 
@@ -171,8 +152,9 @@ def job_failures() -> Iterator[None]:
 def shown_job(name: str, options: JobOptions, module: str = "") -> Iterator[Job]:
     """Around a command that is one job: shows its result at the end; 1 for findings."""
     with job_failures():
-        job = Job(name, options.spark, module)
-        yield job
+        with Job(name, options) as job:
+            job.module = loaded(module or f"tandemlog.logs.jobs.{name}")
+            yield job
         _show(job.result, options.form)
     if not job.result.holds:
         raise typer.Exit(exit_codes.FAULT)

@@ -30,11 +30,12 @@ from .options import DEFAULTS, IndexEntries, IndexSlots, QueueFileSize
 
 @dataclass(frozen=True, slots=True)
 class StoreSizes:
-    """What the files of a foreign store cannot tell."""
+    """What the files of a foreign store cannot tell. Every command on a store takes them, so that
+    one set of options serves for all."""
 
     index_slots: IndexSlots = DEFAULTS.index_slots
     index_entries: IndexEntries = DEFAULTS.index_entries
-    queue_file_size: QueueFileSize = DEFAULTS.queue_file_size
+    queue_file_size: QueueFileSize = None
 
 
 def with_groups(command: Callable[..., None], **others: type) -> Callable[..., None]:
@@ -87,7 +88,7 @@ def store_config(store: Path, sizes: StoreSizes) -> StoreConfig:
     try:
         return StoreConfig(
             store,
-            queue_file_size=sizes.queue_file_size,
+            queue_file_size=sizes.queue_file_size or DEFAULTS.queue_file_size,
             index_slots=sizes.index_slots,
             index_entries=sizes.index_entries,
         )

@@ -91,11 +91,13 @@ IndexEntries = Annotated[
     ),
 ]
 QueueFileSize = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--queue-file-size",
         min=20,
-        help="Size of a consume queue file in bytes, used if the store has none yet.",
+        help="Size of a consume queue file in bytes, used if the store has none. "
+        "[default: RocketMQ's]",
+        show_default=False,
     ),
 ]
 

@@ -11,13 +11,12 @@ from ...shared.command import new_app
 from ...shared.exit_codes import epilog
 from ...shared.jobs import (
     JobOptions,
-    JobSizes,
     LogArgument,
     OnCorruptionOption,
     check_logs,
     shown_job,
 )
-from ...shared.option_groups import with_groups
+from ...shared.option_groups import StoreSizes, with_groups
 
 Out = Annotated[
     Path,
@@ -42,7 +41,7 @@ def export_command(
     ] = "snappy",
     on_corruption: OnCorruptionOption = OnCorruption.FAIL,
     *,
-    sizes: JobSizes,
+    sizes: StoreSizes,
     options: JobOptions,
 ) -> None:
     """Write the log as Parquet: by topic and day for queries, and byte for byte for `restore`."""
@@ -52,7 +51,7 @@ def export_command(
             messages=messages or not raw,
             raw=raw or not messages,
             compression=compression,
-            target_bytes=options.target_mb << 20,
+            target_bytes=options.target_bytes,
             on_corruption=on_corruption,
             index_slots=sizes.index_slots,
             index_entries=sizes.index_entries,

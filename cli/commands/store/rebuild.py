@@ -27,13 +27,12 @@ from ...shared.jobs import (
     NO_MASTER,
     Form,
     JobOptions,
-    JobSizes,
     LogArgument,
     OnCorruptionOption,
     check_logs,
     shown_job,
 )
-from ...shared.option_groups import store_config, with_groups
+from ...shared.option_groups import StoreSizes, store_config, with_groups
 from .recover import recovery_row
 
 app = new_app()
@@ -84,7 +83,7 @@ def rebuild_command(
         ),
     ] = None,
     *,
-    sizes: JobSizes,
+    sizes: StoreSizes,
     build: BuildOptions,
     options: JobOptions,
 ) -> None:
@@ -109,7 +108,7 @@ def rebuild_command(
 def rebuild_below(
     store: str,
     out: Path,
-    sizes: JobSizes,
+    sizes: StoreSizes,
     build: BuildOptions,
     options: JobOptions,
     *,
@@ -127,16 +126,16 @@ def rebuild_below(
             queue_file_size=sizes.queue_file_size,
             index_tags=build.index_tags,
             delay_levels=build.delay_levels,
-            target_bytes=options.target_mb << 20,
+            target_bytes=options.target_bytes,
             on_corruption=build.on_corruption,
         )
         job.run(job.module.rebuild, store, out, chosen)
 
 
 def _rebuild_in_place(
-    store: Path, sizes: JobSizes, form: Form, *, both: bool, queues: bool
+    store: Path, sizes: StoreSizes, form: Form, *, both: bool, queues: bool
 ) -> None:
-    config = store_config(store, sizes.of_store())
+    config = store_config(store, sizes)
     with one_line_errors(), byte_progress("rebuild") as progress:
         began = time.monotonic()
         report = rebuild(config, queues=both or queues, index=both or not queues, progress=progress)

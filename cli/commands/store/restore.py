@@ -7,8 +7,8 @@ import typer
 
 from ...shared.command import new_app
 from ...shared.exit_codes import epilog
-from ...shared.jobs import JobOptions, JobSizes, loaded, shown_job
-from ...shared.option_groups import with_groups
+from ...shared.jobs import JobOptions, loaded, shown_job
+from ...shared.option_groups import StoreSizes, with_groups
 
 app = new_app()
 
@@ -27,7 +27,7 @@ def restore_command(
         typer.Option("--log-only", help="Restore only the log, without consume queues and index."),
     ] = False,
     *,
-    sizes: JobSizes,
+    sizes: StoreSizes,
     options: JobOptions,
 ) -> None:
     """Restore a store from an export: the log files byte for byte, then queues and index."""
@@ -39,7 +39,7 @@ def restore_command(
             index_slots=sizes.index_slots,
             index_entries=sizes.index_entries,
             queue_file_size=sizes.queue_file_size,
-            target_bytes=options.target_mb << 20,
+            target_bytes=options.target_bytes,
         )
         job.run(job.module.restore, archive, out, derived)
 

@@ -45,12 +45,11 @@ from ...shared.jobs import (
     Form,
     Job,
     JobOptions,
-    JobSizes,
     LogArgument,
     check_logs,
     job_failures,
 )
-from ...shared.option_groups import store_config, with_groups
+from ...shared.option_groups import StoreSizes, store_config, with_groups
 
 WHOLE_LOG: Final = (1 << 63) - 1
 LOG_ALONE: Final = "only the log was checked, not queues, index and small files"
@@ -81,7 +80,7 @@ def verify_command(
         ),
     ] = False,
     *,
-    sizes: JobSizes,
+    sizes: StoreSizes,
     options: JobOptions,
 ) -> None:
     """Check every record, every queue entry and every index entry against the log.
@@ -96,21 +95,21 @@ def verify_command(
     """
     if exact and against is None:
         raise typer.BadParameter("--exact needs --against STORE")
-    with job_failures():
+    with job_failures(), Job("verify", options) as job:
         mine = _config(store, sizes)
         other = _config(against, sizes) if against is not None else None
         began = time.monotonic()
         here = options.spark == NO_MASTER
         if mine is not None and here:
-            checks = [_check_store(store, mine, options)]
+            checks = [_check_store(store, mine, job)]
         else:
-            checks = [_check_log(store, mine, options)]
+            checks = [_check_log(store, mine, job)]
         if against is not None:
             pair = store, against
             if mine is not None and other is not None and here:
-                checks.append(_compare_stores(pair, (mine, other), options, exact=exact))
+                checks.append(_compare_stores(pair, (mine, other), job, exact=exact))
             else:
-                checks.append(_compare_only_logs(pair, (mine, other), options, exact=exact))
+                checks.append(_compare_only_logs(pair, (mine, other), job, exact=exact))
         row = checks[0].row()
         if against is not None:
             row["against"] = checks[1].row()
@@ -192,9 +191,9 @@ def _as_fault(finding: Finding) -> Fault:
     return Fault(finding.file, finding.offset, f"offset {finding.offset}: {finding.detail}")
 
 
-def _config(store: str, sizes: JobSizes) -> StoreConfig | None:
+def _config(store: str, sizes: StoreSizes) -> StoreConfig | None:
     """Settings for a store on disk; None where there is only a log."""
-    return None if _is_log_alone(store) else store_config(Path(store), sizes.of_store())
+    return None if _is_log_alone(store) else store_config(Path(store), sizes)
 
 
 def _is_log_alone(store: str) -> bool:
@@ -210,7 +209,7 @@ def _is_log_alone(store: str) -> bool:
 # ---- one store
 
 
-def _check_store(store: str, config: StoreConfig, options: JobOptions) -> _Check:
+def _check_store(store: str, config: StoreConfig, job: Job) -> _Check:
     """All files of a store on disk; then the log once more, as far as that can say more."""
     refused = None
     try:
@@ -240,9 +239,9 @@ def _check_store(store: str, config: StoreConfig, options: JobOptions) -> _Check
     if not report.finished or not (config.directory / COMMIT_LOG).is_dir():
         return check
     try:
-        ends = _audit(store, options, records=False) if report.log_is_whole else None
+        ends = _audit(store, job, records=False) if report.log_is_whole else None
         agreed = ends is not None and ends.summary["end"] == report.log_end
-        result = ends if ends is not None and agreed else _audit(store, options, records=True)
+        result = ends if ends is not None and agreed else _audit(store, job, records=True)
     except (OSError, PipelineError) as error:
         check.notes.append(f"it was not looked at what the log has lost: {error}")
         return check
@@ -253,11 +252,11 @@ def _check_store(store: str, config: StoreConfig, options: JobOptions) -> _Check
     return check
 
 
-def _check_log(store: str, config: StoreConfig | None, options: JobOptions) -> _Check:
+def _check_log(store: str, config: StoreConfig | None, job: Job) -> _Check:
     """A log alone, in tasks; of a store also whether its log can be judged at all."""
     check_logs(store)
     doubts = cautions(config.directory, RealFileSystem()) if config is not None else []
-    result = _audit(store, options, records=True)
+    result = _audit(store, job, records=True)
     check = _Check(
         f"{store}: {_log_sentence(result)}",
         _log_figures(result),
@@ -270,9 +269,8 @@ def _check_log(store: str, config: StoreConfig | None, options: JobOptions) -> _
     return check
 
 
-def _audit(store: str, options: JobOptions, *, records: bool) -> JobResult:
-    target = options.target_mb << 20
-    job = Job("audit", options.spark)
+def _audit(store: str, job: Job, *, records: bool) -> JobResult:
+    target = job.options.target_bytes
     result: JobResult = job.run(audit, store, records=records, target_bytes=target)
     return result
 
@@ -311,7 +309,7 @@ def _lacks_files(*stores: str) -> bool:
 def _compare_stores(
     stores: tuple[str, str],
     configs: tuple[StoreConfig, StoreConfig],
-    options: JobOptions,
+    job: Job,
     *,
     exact: bool,
 ) -> _Check:
@@ -345,7 +343,7 @@ def _compare_stores(
     if not (exact or report.log_differs):
         return check
     try:
-        result = _compare_logs(stores, options, None if exact else report.end)
+        result = _compare_logs(stores, job, None if exact else report.end)
     except (OSError, PipelineError) as error:
         if exact:
             raise
@@ -361,7 +359,7 @@ def _compare_stores(
 def _compare_only_logs(
     stores: tuple[str, str],
     configs: Sequence[StoreConfig | None],
-    options: JobOptions,
+    job: Job,
     *,
     exact: bool,
 ) -> _Check:
@@ -370,7 +368,7 @@ def _compare_only_logs(
     until = None
     if not exact:
         until = min(_confirmed_end(each) for each in configs)
-    result = _compare_logs(stores, options, until)
+    result = _compare_logs(stores, job, until)
     figures = _compared_figures(result)
     check = _Check(
         _compared_sentence(stores, result), figures, [], [], "they are the same",
@@ -391,9 +389,8 @@ def _confirmed_end(config: StoreConfig | None) -> int:
         return WHOLE_LOG
 
 
-def _compare_logs(stores: tuple[str, str], options: JobOptions, until: int | None) -> JobResult:
-    target = options.target_mb << 20
-    job = Job("compare", options.spark)
+def _compare_logs(stores: tuple[str, str], job: Job, until: int | None) -> JobResult:
+    target = job.options.target_bytes
     result: JobResult = job.run(compare_logs, *stores, until=until, target_bytes=target)
     return result
 

@@ -1,6 +1,6 @@
 """What a slave and a follower take in: the shell around a session that decides, and a store.
 
-    connection ──▶ session ──▶ work ──▶ write thread: run ──▶ flush thread: settle ──▶ session
+    connection ──▶ session ──▶ work ──▶ write thread: run ──▶ flush thread: flush ──▶ session
     connection ◀── newest frame of each kind ◀────────────────────────────────────────────┘
 
 Receiving, writing and flushing run at once. What came in during one write is the next batch, what
@@ -28,7 +28,7 @@ from tandemlog_server.storage.errors import StoreError
 from .errors import HaError, without_frames
 
 TICK_S = 0.1
-SETTLE_APART_BYTES = 512 << 10
+FLUSH_APART_BYTES = 512 << 10
 """From this size on a batch is flushed in the other thread."""
 READ_AHEAD_BYTES = 48 << 20
 """Bytes that may wait to be written, or are being written."""
@@ -52,11 +52,11 @@ class Stored(Protocol):
 
     def run(self, work: Any, /) -> object: ...
 
-    def settle(self) -> Any:
+    def flush(self) -> Any:
         """Make durable what has been run; how far that is."""
 
-    def run_settled(self, work: Any, /) -> tuple[bool, Any]:
-        """`run` and `settle`; and whether this made the log here one with the other side's."""
+    def run_and_flush(self, work: Any, /) -> tuple[bool, Any]:
+        """`run` and `flush`; and whether this made the log here one with the other side's."""
 
 
 SessionT = TypeVar("SessionT", bound=Session)
@@ -118,7 +118,7 @@ class Intake(ABC, Generic[SessionT, StoredT, EndT]):
         self._waiting_bytes = 0
         self._has_room = asyncio.Event()
         self._has_room.set()
-        self._unsettled = asyncio.Event()
+        self._unflushed = asyncio.Event()
         self._frames_to_send: dict[object, bytes] = {}
         self._has_frame = asyncio.Event()
         self._ended: asyncio.Future[EndT] = asyncio.get_running_loop().create_future()
@@ -159,7 +159,7 @@ class Intake(ABC, Generic[SessionT, StoredT, EndT]):
         the store and the protocol raise."""
         loops = (
             self._until_broken(self._read), self._until_broken(self._send),
-            self._write(), self._settle(), self._tick(), *more,
+            self._write(), self._flush(), self._tick(), *more,
         )  # fmt: skip
         tasks = [asyncio.create_task(loop) for loop in loops]
         ends: list[asyncio.Future[EndT] | asyncio.Task[None]] = [self._ended, *tasks]
@@ -254,11 +254,11 @@ class Intake(ABC, Generic[SessionT, StoredT, EndT]):
                 return
             batch, size = self._batch()
             try:
-                if size >= SETTLE_APART_BYTES and self.followed:
+                if size >= FLUSH_APART_BYTES and self.followed:
                     await self._threads.write(partial(self._stored.run, batch))
-                    self._unsettled.set()
+                    self._unflushed.set()
                 else:
-                    run = partial(self._stored.run_settled, batch)
+                    run = partial(self._stored.run_and_flush, batch)
                     joined, done = await self._threads.write(run)
                     if joined or self.followed:
                         self._durable(done)
@@ -266,13 +266,13 @@ class Intake(ABC, Generic[SessionT, StoredT, EndT]):
                 await self._fault(error)
             self._count(-size)
 
-    async def _settle(self) -> None:
+    async def _flush(self) -> None:
         """Flush what has been written meanwhile, and acknowledge it."""
         while True:
-            await self._unsettled.wait()
-            self._unsettled.clear()
+            await self._unflushed.wait()
+            self._unflushed.clear()
             try:
-                self._durable(await self._threads.flush(self._stored.settle))
+                self._durable(await self._threads.flush(self._stored.flush))
             except (StoreError, FormatError, OSError) as error:
                 await self._fault(error)
 

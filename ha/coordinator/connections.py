@@ -40,7 +40,7 @@ class Connections:
         self._channels: dict[str, aio.Channel] = {}
         self._numbers: dict[str, int] = {}
         self._replaced: dict[str, aio.Channel] = {}
-        self._looks: dict[str, asyncio.Task[None]] = {}
+        self._explaining: dict[str, asyncio.Task[None]] = {}
         self._faults: dict[str, str] = {}
         self._closed = False
 
@@ -75,8 +75,8 @@ class Connections:
     async def close(self) -> None:
         """End every channel, and every call on it."""
         self._closed = True
-        for look in self._looks.values():
-            look.cancel()
+        for task in self._explaining.values():
+            task.cancel()
         channels = [*self._channels.values(), *self._replaced.values()]
         self._channels.clear()
         self._replaced.clear()
@@ -105,13 +105,13 @@ class Connections:
         """What is known to be wrong with certificates there; has it found out for the next time."""
         if not self._options.security.tls:
             return ""
-        look = self._looks.get(endpoint)
-        if look is None or look.done():
-            self._looks[endpoint] = asyncio.create_task(self._look(endpoint))
+        task = self._explaining.get(endpoint)
+        if task is None or task.done():
+            self._explaining[endpoint] = asyncio.create_task(self._explain(endpoint))
         fault = self._faults.get(endpoint, "")
         return f": {fault}" if fault else ""
 
-    async def _look(self, endpoint: str) -> None:
+    async def _explain(self, endpoint: str) -> None:
         found = await explain(endpoint, self._options.security)
         text = "" if found is None else found.text
         if text and text != self._faults.get(endpoint):

@@ -115,7 +115,7 @@ class ElectionAgent:
             coordinator, self.keys, host, identity.node_id, config.mode, self._read_once
         )
         self.registration = Registration(
-            coordinator, self.keys, host, identity, config.mode, self._look, self._distrust
+            coordinator, self.keys, host, identity, config.mode, self._read_keys, self._distrust
         )
         self.losses = Losses(coordinator, self.keys)
         self._resync = Resync(coordinator, self.keys, host, self._read_once)
@@ -156,7 +156,7 @@ class ElectionAgent:
         if self._following is not None:
             self._loop.port_is_open(self._following.epoch)
 
-    def look_again(self, reason: str) -> None:
+    def poll_now(self, reason: str) -> None:
         """Something was heard of a later term: read the keys now."""
         logger.info("looking at the cluster's record: %s", reason)
         self._polled_at = float("-inf")
@@ -201,7 +201,7 @@ class ElectionAgent:
             self._coordinator.watch(self.keys.all, listing.revision + 1)
         ) as updates:
             async for update in updates:
-                self._builder.take(update)
+                self._builder.apply(update)
                 self.heard_at = self._since_boot()
                 self._wake.set()
 
@@ -221,12 +221,12 @@ class ElectionAgent:
 
     async def _read_once(self) -> Snapshot:
         self._polled_at = self._since_boot()
-        snapshot = self._builder.take(await self._coordinator.range(self.keys.all))
+        snapshot = self._builder.apply(await self._coordinator.range(self.keys.all))
         self.heard_at = self._since_boot()
         self._wake.set()
         return snapshot
 
-    async def _look(self) -> SnapshotBuilder:
+    async def _read_keys(self) -> SnapshotBuilder:
         await self._read_once()
         return self._builder
 

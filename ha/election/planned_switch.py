@@ -31,7 +31,7 @@ FRESH_S = 2.0
 
 
 class PlannedSwitch:
-    """See the module. `look` reads the keys again; times are seconds of one clock."""
+    """See the module. `read_keys` reads the keys again; times are seconds of one clock."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class PlannedSwitch:
         host: RoleHost,
         node_id: str,
         replication: Replication,
-        look: Callable[[], Awaitable[Snapshot]],
+        read_keys: Callable[[], Awaitable[Snapshot]],
     ) -> None:
         self.under_way: Switching | None = None
         self._coordinator = coordinator
@@ -48,7 +48,7 @@ class PlannedSwitch:
         self._host = host
         self._node_id = node_id
         self._replication = replication
-        self._look = look
+        self._read_keys = read_keys
         self._refused = ""
 
     def end(self) -> None:
@@ -73,7 +73,7 @@ class PlannedSwitch:
             answer = replace(request, outcome=str(error))
             with suppress(CoordinatorError):
                 await self._coordinator.txn(ask(self._keys, snapshot, answer))
-                await self._look()
+                await self._read_keys()
             return 1.0
 
     async def _step(
@@ -107,5 +107,5 @@ class PlannedSwitch:
         except (CoordinatorUnavailableError, UnknownOutcomeError, LeaseLostError) as error:
             logger.warning("handing over: %s", error)
         with suppress(CoordinatorUnavailableError):
-            await self._look()
+            await self._read_keys()
         return LOOK_S

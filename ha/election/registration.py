@@ -26,8 +26,8 @@ from .values import RosterValue
 
 
 class Registration:
-    """See the module: `step` until `done`. `identity` has what the disk counts; `look` reads the
-    keys, `distrust` says why they are not to be acted on."""
+    """See the module: `step` until `done`. `identity` has what the disk counts; `read_keys` reads
+    the keys, `distrust` says why they are not to be acted on."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Registration:
         host: RoleHost,
         identity: Identity,
         replication: Replication,
-        look: Callable[[], Awaitable[SnapshotBuilder]],
+        read_keys: Callable[[], Awaitable[SnapshotBuilder]],
         distrust: Callable[[Snapshot], str],
     ) -> None:
         self.done = False
@@ -46,13 +46,13 @@ class Registration:
         self._node_id = identity.node_id
         self._starts = identity.starts
         self._replication = replication
-        self._look = look
+        self._read_keys = read_keys
         self._distrust = distrust
         self._checked = False
 
     async def step(self) -> None:
         """Look, and do what is due. Raises CoordinatorUnavailableError."""
-        held = await self._look()
+        held = await self._read_keys()
         snapshot = held.snapshot
         if self._distrust(snapshot):
             return

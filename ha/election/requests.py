@@ -310,7 +310,7 @@ class ClusterRequests:
     async def read(self) -> FreshView:
         """All keys as they are now."""
         listing = await self._coordinator.range(self._keys.all)
-        snapshot = SnapshotBuilder(self._keys).take(listing)
+        snapshot = SnapshotBuilder(self._keys).apply(listing)
         revisions = {kv.key: kv.mod_revision for kv in listing.kvs}
         return FreshView(snapshot, revisions, self._required, self._lease_ttl_s)
 

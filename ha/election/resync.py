@@ -33,21 +33,21 @@ logger = logging.getLogger(__name__)
 
 class Resync:
     """See the module. `done` is the last request that was carried out, or failed. Each is tried
-    once: if the coordinator does not hear of it, the request ends with its lease. `look` reads the
-    keys again."""
+    once: if the coordinator does not hear of it, the request ends with its lease. `read_keys`
+    reads the keys again."""
 
     def __init__(
         self,
         coordinator: Coordinator,
         keys: ClusterKeys,
         host: RoleHost,
-        look: Callable[[], Awaitable[Snapshot]],
+        read_keys: Callable[[], Awaitable[Snapshot]],
     ) -> None:
         self.done = ""
         self._coordinator = coordinator
         self._keys = keys
         self._host = host
-        self._look = look
+        self._read_keys = read_keys
 
     async def run(
         self,
@@ -59,7 +59,7 @@ class Resync:
         of itself; `lease` its own, 0 without one."""
         await self._host.wait("this node is about to start over")
         try:
-            snapshot = await self._look()
+            snapshot = await self._read_keys()
         except CoordinatorError as error:
             logger.info("not starting over now: the record could not be read: %s", error)
             return
@@ -77,7 +77,7 @@ class Resync:
             txn = ask(self._keys, snapshot, answer)
         with suppress(CoordinatorError):
             await self._coordinator.txn(txn)
-            await self._look()
+            await self._read_keys()
 
 
 def is_due(snapshot: Snapshot, request: RequestValue, me: MemberValue) -> bool:

@@ -63,7 +63,7 @@ class SnapshotBuilder:
         self._revision = 0
         self.snapshot = Snapshot()
 
-    def take(self, update: WatchUpdate) -> Snapshot:
+    def apply(self, update: WatchUpdate) -> Snapshot:
         """Returns the snapshot with `update`; one that is older than it changes nothing."""
         if update.revision < self._revision:
             return self.snapshot

@@ -1,7 +1,7 @@
 """A planned switch: to which node, and may it happen now? Pure.
 
     request ─▶ target chosen ─▶ puts are held back ─▶ target has the whole log ─▶ hand over
-                    │                  │ not within HOLD_S
+                    │                  │ not within HANDOVER_LIMIT_S
                     └── refused ◀──────┘  puts continue here, the request says why
 
 Puts that are held back are refused as "not in sync" for the moment of the switch: clients park and
@@ -15,7 +15,7 @@ from .role_loop import may_be_elected
 from .snapshot import Snapshot
 from .values import MemberValue, RequestValue
 
-HOLD_S = 3.0
+HANDOVER_LIMIT_S = 3.0
 HELD_BACK = "a planned switch of the master is under way"
 
 
@@ -76,4 +76,4 @@ class Switching:
         return not puts_under_way and durable is not None and durable >= end
 
     def too_long(self, now: float) -> bool:
-        return now - self.began > HOLD_S
+        return now - self.began > HANDOVER_LIMIT_S

@@ -93,7 +93,7 @@ class MasterGroup:
         """A stream has come; its session waits for the hello."""
         return MasterSession(self.view, self.config, now)
 
-    def attach_outside(self, hello: Hello, start: int, now: float) -> MasterSession | None:
+    def attach_foreign(self, hello: Hello, start: int, now: float) -> MasterSession | None:
         """A slave of another protocol gets the log from `start` on, and counts from now on; None if
         there is no room. It takes the place of an older connection of the same id."""
         if not self._has_room(hello):
@@ -106,10 +106,10 @@ class MasterGroup:
         session = MasterSession(self.view, self.config, now)
         session.attach(hello, start)
         self._attach(session, hello, now)
-        self.progress[hello.node_id].outside = True
+        self.progress[hello.node_id].foreign = True
         return session
 
-    def alarm_outside(self, hello: Hello, reason: str) -> None:
+    def alarm_foreign(self, hello: Hello, reason: str) -> None:
         """A slave of another protocol holds log that this master lacks: if it was in the in-sync
         set, acknowledged messages may be among it, and puts stop."""
         if self.known(hello.node_id) or not self.set.record.known - {self.me.node_id}:

@@ -33,10 +33,9 @@ from .group import MasterGroup, Return
 from .members import READ_ONLY, RUNNING, own_status, slave_rows
 from .metadata_sync import MetadataSource
 from .record_keeper import DeposedError, LocalKeeper, RecordKeeper
-from .rounds import RoundWaiters
 from .stream import MasterStream
-from .table_waiters import TableWaiters
 from .term import Idleness, Term, WonTerm, begin_term, own_position
+from .waiters import Waiters
 
 if TYPE_CHECKING:
     from ..state import HaState, InSyncRecord, Member
@@ -90,7 +89,7 @@ class ReplicationMaster:
         self.servicer = ReplicationService(self._replicate)
         self.clock = clock
         # rows of slaves that follow by another protocol and do not count
-        self.outside_rows: Callable[[], list[common_pb2.NodeStatus]] = list
+        self.foreign_rows: Callable[[], list[common_pb2.NodeStatus]] = list
         self.files = files or RealFileSystem()
         self._state_file = StateFile(store.config.directory, self.files)
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="replication")
@@ -103,11 +102,9 @@ class ReplicationMaster:
         self._ticker: asyncio.Task[None] | None = None
         self._unlisten: list[Callable[[], None]] = []
         self._moved_pending = False
-        self._waiters = TableWaiters(self._table_held)
-        self._parting = TableWaiters(
-            lambda kind, version: self.group.tables_followed(kind, version)
-        )
-        self._rounds = RoundWaiters(self._ask_round, lambda number: self.group.led_in_round(number))
+        self._tables_promised = Waiters[tuple[str, int]](self._table_held)
+        self._parting = Waiters[tuple[str, int]](lambda each: self.group.tables_followed(*each))
+        self._rounds = Waiters[int](lambda number: self.group.led_in_round(number))
         self._refreshing: asyncio.Task[None] | None = None
         self._members_frame = b""
         self._members_version = 0
@@ -169,7 +166,8 @@ class ReplicationMaster:
     async def led_after_now(self, timeout_s: float) -> bool:
         """Whether every member of the in-sync sets in force has said, after this call, that it
         still follows this term: see rounds.py. False if one did not in time, or cannot."""
-        return await self._rounds.wait(timeout_s)
+        number = self._ask_round()
+        return number > 0 and await self._rounds.wait(number, timeout_s)
 
     def heard_by_all(self) -> bool:
         """Whether every member of the in-sync sets in force follows this term."""
@@ -246,17 +244,20 @@ class ReplicationMaster:
         """Why a put that waits for slaves cannot be accepted now; None if it can."""
         return self.group.admission(self.clock.monotonic())
 
-    async def table_settled(self, kind: str, timeout_s: float, version: int | None = None) -> bool:
+    async def table_replicated(
+        self, kind: str, timeout_s: float, version: int | None = None
+    ) -> bool:
         """Wait until every in-sync member has that version of the table `kind` (one of
         PROMISED_TABLES), the present one by default; False if the time ran out first. In the
         loop."""
         if version is None:
             version = tables_of(self.store)[kind].version
-        self._look_at_tables_next()
-        return await self._waiters.wait(kind, version, timeout_s)
+        self._read_tables_next()
+        return await self._tables_promised.wait((kind, version), timeout_s)
 
-    def _table_held(self, kind: str, version: int) -> bool:
+    def _table_held(self, table: tuple[str, int]) -> bool:
         """In the moment in which it is, it is needed: no node joins without it."""
+        kind, version = table
         held = self.group.tables_held(kind, version)
         if held and self.config.mode.waits:
             needed = self.group.needed_tables
@@ -270,12 +271,12 @@ class ReplicationMaster:
             return False
         versions = {kind: table.version for kind, table in tables_of(self.store).items()}
         waits = [
-            self._parting.wait(kind, version, timeout_s)
+            self._parting.wait((kind, version), timeout_s)
             for kind, version in versions.items()
             if kind not in self.tables.faults
         ]
         sent = asyncio.gather(*waits)
-        self._look_at_tables_next()
+        self._read_tables_next()
         return all(await sent)
 
     def members(self) -> list[common_pb2.NodeStatus]:
@@ -293,12 +294,12 @@ class ReplicationMaster:
         own.in_sync = True
         own.state = RUNNING if failure is None else READ_ONLY
         own.detail = sentence(str(failure or group.admission(now) or ""))
-        return [own, *slave_rows(group, now), *self.outside_rows()]
+        return [own, *slave_rows(group, now), *self.foreign_rows()]
 
     def metadata_changed(self) -> None:
         """A table has changed: send it at once, not at the next check. From any thread."""
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._look_at_tables_next)
+            self._loop.call_soon_threadsafe(self._read_tables_next)
 
     # --- the log moves
 
@@ -357,7 +358,7 @@ class ReplicationMaster:
         await self._remember()
         if self._own is None and self.config.mode.waits:
             await self._note_rest(now)
-        self._look_at_waiters()
+        self._check_waiters()
         wanted = self._wanted()
         if wanted or (now - self._tables_at) * 1000 >= self.config.metadata_interval_ms:
             self._tables_at = now
@@ -368,12 +369,12 @@ class ReplicationMaster:
         self._wake_all()
 
     def _wanted(self) -> frozenset[str]:
-        return self._waiters.kinds | self._parting.kinds
+        return frozenset(kind for kind, _ in self._tables_promised.keys + self._parting.keys)
 
-    def _look_at_waiters(self) -> None:
-        self._waiters.look()
-        self._parting.look()
-        self._rounds.look()
+    def _check_waiters(self) -> None:
+        self._tables_promised.check()
+        self._parting.check()
+        self._rounds.check()
 
     async def _note_rest(self, now: float) -> None:
         """A machine that stops while its master takes nothing leaves no doubt. A relay does not
@@ -417,7 +418,7 @@ class ReplicationMaster:
             self._on_deposed(str(error))
             return False
 
-    def _look_at_tables_next(self) -> None:
+    def _read_tables_next(self) -> None:
         self._tables_at = 0.0
         if self._refreshing is None and not self._closing:
             self._refreshing = asyncio.create_task(self._refresh_tables())
@@ -435,7 +436,7 @@ class ReplicationMaster:
     def confirm_changed(self) -> None:
         """See StreamHost in stream.py, as for the next methods."""
         self._publish(self.group.tracker.value)
-        self._look_at_waiters()
+        self._check_waiters()
 
     def members_frame(self) -> tuple[int, bytes]:
         return self._members_version, self._members_frame

@@ -6,7 +6,7 @@
 Tables travel beside the log, not in it, so a slave may for a moment know a topic before its first
 message or after it. Both are harmless: queues come from the log alone, and a new master lowers the
 consumer offsets to what its log holds. A caller that must know that a change is safe waits until
-the slaves have acknowledged that version (table_waiters.py).
+the slaves have acknowledged that version (waiters.py).
 
 A table never delays the log: its pieces are sent one at a time between chunks, a table that takes
 long to encode is encoded rarely, more often while a caller waits for it, and one that is too large

@@ -34,7 +34,7 @@ class Progress:
     A slave had caught up at time t if it now holds everything the master held at t. One sample
     (end, time) is enough to find such a t while it lags by a steady flow of new bytes.
 
-    `outside`: a slave of another protocol, which fetches the tables by itself and does not say
+    `foreign`: a slave of another protocol, which fetches the tables by itself and does not say
     which versions it has (foreign_slaves.py).
     """
 
@@ -47,7 +47,7 @@ class Progress:
     sample_end: int = 0
     sample_at: float = 0.0
     tables: dict[str, int] = field(default_factory=dict)
-    outside: bool = False
+    foreign: bool = False
 
     def held(self, durable: int, end: int, now: float) -> None:
         """The slave holds `durable`, the master `end`."""
@@ -60,7 +60,7 @@ class Progress:
 
     def has_table(self, kind: str, version: int) -> bool:
         """Whether it has taken at least that version, as far as it tells."""
-        return self.outside or self.tables.get(kind, -1) >= version
+        return self.foreign or self.tables.get(kind, -1) >= version
 
     def behind_s(self, now: float) -> float | None:
         """Seconds since it last held everything; None if it never has in this stream."""

@@ -48,7 +48,7 @@ class Assembly:
         self._held: dict[str, list[Piece]] = {}
         self._bytes = 0
 
-    def take(self, piece: Piece) -> bytes | None:
+    def add(self, piece: Piece) -> bytes | None:
         """The whole table with its last piece, None before. Raises ProtocolError for a piece out
         of turn, and for more than this receiver holds."""
         held = self._held.get(piece.kind, [])

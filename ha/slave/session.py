@@ -377,13 +377,13 @@ class SlaveSession:
         self._known = found
         return [KnowNodes(found)]
 
-    def taken(self, kind: str, version: int, now: float) -> list[SlaveAction]:
+    def table_replaced(self, kind: str, version: int, now: float) -> list[SlaveAction]:
         """The store has taken this table: tell the master, who may wait for it."""
         self.tables[kind] = version
         return [self._ack(now)] if self.state is SlaveState.FOLLOWING else []
 
     def _piece(self, piece: Piece) -> list[SlaveAction]:
-        table = self._assembly.take(piece)
+        table = self._assembly.add(piece)
         if table is None or self.fault:
             return []
         if piece.kind == PROLOGUE:

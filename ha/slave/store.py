@@ -1,10 +1,10 @@
 """The one that executes a slave's actions on its store.
 
-    actions ──▶ run (in order, one thread) ──▶ settle: fdatasync once for all ──▶ Outcome(durable)
+    actions ──▶ run (in order, one thread) ──▶ flush: fdatasync once for all ──▶ Outcome(durable)
 
 Everything that the protocol promises on disk happens here: an epoch is remembered before its
 bytes, bytes are durable before they are reported, the own confirm offset is never above what is
-durable here. `settle` may run in another thread, so that the next bytes are written while the disk
+durable here. `flush` may run in another thread, so that the next bytes are written while the disk
 takes the last ones; never while a handshake's actions run.
 
 Log first: while the master is more than `log_first_bytes` ahead, the own confirm offset stands
@@ -166,12 +166,12 @@ class SlaveStore:
                 self._prepare(action)
         return prepared
 
-    def run_settled(self, actions: Sequence[StoreAction]) -> tuple[bool, Outcome]:
-        """`run` and `settle` in one: the answers of both."""
+    def run_and_flush(self, actions: Sequence[StoreAction]) -> tuple[bool, Outcome]:
+        """`run` and `flush` in one: the answers of both."""
         prepared = self.run(actions)
-        return prepared, self.settle()
+        return prepared, self.flush()
 
-    def settle(self) -> Outcome:
+    def flush(self) -> Outcome:
         """Make durable what has been run, and confirm what may be."""
         durable = self.store.flush()
         if self._aligned and not self._log_first(durable):

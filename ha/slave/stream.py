@@ -73,7 +73,7 @@ class SlaveStream(Intake[SlaveSession, SlaveStore, Disconnect]):
         """
         self._call = call
         try:
-            return await self._serve(self._take_tables())
+            return await self._serve(self._replace_tables())
         finally:
             call.cancel()
 
@@ -101,7 +101,7 @@ class SlaveStream(Intake[SlaveSession, SlaveStore, Disconnect]):
         # Not while it prepares: its checks may be failing in the thread at this moment, and
         # nothing may be appended to a log that has diverged.
         may = rest and (self.followed or self.resync) and not self.session.fault
-        return partial(self._stored.run_settled, rest) if may else None
+        return partial(self._stored.run_and_flush, rest) if may else None
 
     def _durable(self, done: Outcome) -> None:
         now = self._clock.monotonic()
@@ -126,7 +126,7 @@ class SlaveStream(Intake[SlaveSession, SlaveStore, Disconnect]):
             await asyncio.sleep(TICK_S)
             raise HaError(f"storing the master's bytes failed: {error}") from error
 
-    async def _take_tables(self) -> None:
+    async def _replace_tables(self) -> None:
         """Put the master's tables in place of the own ones, once the log is cut to the master's:
         cutting lowers consumer offsets. One that cannot be read is the master's to mend, and no
         reason to take no log."""
@@ -145,7 +145,7 @@ class SlaveStream(Intake[SlaveSession, SlaveStore, Disconnect]):
                 await self._fault(error)
             else:
                 now = self._clock.monotonic()
-                self._obey(self.session.taken(table.kind, table.version, now))
+                self._obey(self.session.table_replaced(table.kind, table.version, now))
 
     def _obey(self, actions: Sequence[SlaveAction]) -> None:
         for action in actions:

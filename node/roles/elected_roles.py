@@ -143,7 +143,7 @@ class ElectedRoles:
         await self._terms.lead(
             won,
             keeper,
-            on_deposed=self.agent.look_again,
+            on_deposed=self.agent.poll_now,
             on_return=self.agent.losses.note,
             lease_fault=self.agent.lease_fault,
         )

@@ -142,7 +142,7 @@ class FollowingRoles:
             if self._terms.running is None:
                 await self._terms.lead()
             return self._outcome("", self.follower.state.broker_end)
-        look = await self.follower.look()
+        look = await self.follower.observe()
         reason = obstacle(look, force=force)
         if reason or dry_run:
             return self._outcome(reason or DRY_RUN, look.broker_end)

@@ -109,7 +109,7 @@ class MasterRole(NodeRole):
 
     async def settle(self, table: str, version: int | None = None) -> None:
         timeout_s = self._timeout_ms / 1000
-        if not await self._replication.table_settled(table, timeout_s, version):
+        if not await self._replication.table_replicated(table, timeout_s, version):
             raise RequestRefusedError(
                 common_pb2.OUTCOME_UNKNOWN,
                 f"the change of {table} is durable on the master, but not every in-sync replica "

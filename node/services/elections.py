@@ -86,7 +86,7 @@ class Elections:
     ) -> admin_pb2.ChangeClusterResponse:
         """Do what is asked for, or begin it."""
         done = await self._requests.change(_change(request))
-        self._agent.look_again(f"an operator asked for: {_ACTIONS[request.action].value}")
+        self._agent.poll_now(f"an operator asked for: {_ACTIONS[request.action].value}")
         return admin_pb2.ChangeClusterResponse(
             answered_by=self._node_id,
             revision=done.revision,

@@ -46,13 +46,13 @@ logger = logging.getLogger(__name__)
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 WRONG_PAUSE_S = 10.0
-SETTLE_S = 5.0
+PUT_TIMEOUT_S = 5.0
 """RocketMQ's default of syncFlushTimeout: so long a put waits for slaves."""
 REST_PER_WORK = 20.0
 """A round rests so many times as long as it took: a broker with large tables is asked less."""
 FAR_BYTES = 16 << 20
 """So far behind its broker a follower stores log first; see LogFirst."""
-HOLD_S = 10.0
+LOG_FIRST_S = 10.0
 
 
 class RelayHost(Protocol):
@@ -94,7 +94,7 @@ class LogFirst:
 
     Dispatching would take the processor from the bytes that make this node a safe copy. What is
     not confirmed is not dispatched, so the confirmed position stands still meanwhile, but for no
-    longer than HOLD_S: readers see the log grow. One owner calls; `now` is monotonic seconds.
+    longer than LOG_FIRST_S: readers see the log grow. One owner calls; `now` is monotonic seconds.
     """
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class LogFirst:
         far = broker_end - durable > FAR_BYTES
         if far and self._since is None:
             self._since = now
-        if not far or self._since is None or now - self._since >= HOLD_S:
+        if not far or self._since is None or now - self._since >= LOG_FIRST_S:
             self._held, self._since = durable, None
         return min(self._held, durable)
 
@@ -174,7 +174,7 @@ class BrokerFollower:
         finally:
             await self._threads.close()
 
-    async def look(self) -> Look:
+    async def observe(self) -> Look:
         """The broker and this node now, for a takeover: asks the broker, and if it refuses writes
         fetches its tables once more."""
         presence, takes_writes, detail = Presence.SILENT, True, ""
@@ -185,7 +185,7 @@ class BrokerFollower:
                 check_identity(self._note, facts)
                 self._seen(facts, facts.end_offset)
                 if not facts.takes_writes and self._follows_this_process:
-                    await self._take_tables(client, all_of_them=True)
+                    await self._copy_tables(client, all_of_them=True)
             presence, takes_writes = Presence.ANSWERS, facts.takes_writes
         except NoBrokerError:
             presence = Presence.NO_PROCESS
@@ -224,7 +224,7 @@ class BrokerFollower:
             if self._store.log.flushed.failure is not None:
                 raise self._store.log.flushed.failure.with_traceback(None)
             await self._host.lead()
-            facts = await self._settled(await self._asked())
+            facts = await self._once_puts_ended(await self._asked())
             step = await self._threads.write(lambda: self._step(facts))
             if isinstance(step, Ask):
                 await self._stream(step, facts)
@@ -264,12 +264,12 @@ class BrokerFollower:
             )
         return facts
 
-    async def _settled(self, facts: BrokerFacts) -> BrokerFacts:
+    async def _once_puts_ended(self, facts: BrokerFacts) -> BrokerFacts:
         """The first number that is sent counts as an acknowledgement, before anything is compared.
         So a broker whose puts wait for its slaves, and whose process is new, gets time for those
         that wait below what is asked for."""
         while facts.waits_for_slaves and not self._compared_before(facts):
-            rest = self._met[2] + SETTLE_S - self._clock.monotonic()
+            rest = self._met[2] + PUT_TIMEOUT_S - self._clock.monotonic()
             if rest <= 0:
                 break
             await asyncio.sleep(rest)
@@ -282,7 +282,7 @@ class BrokerFollower:
     def _step(self, facts: BrokerFacts) -> Step:
         # The number that asks counts as an acknowledgement, and the last connection may have ended
         # in the middle of its work.
-        self._stored.settle()
+        self._stored.flush()
         log = self._store.log
         own = self._stored.own_log()
         most = own.end if self._compared_before(facts) else self._met[1]
@@ -378,7 +378,7 @@ class BrokerFollower:
             if self.state.following:
                 rare = began - rare_at >= self._tables_interval_s
                 rare_at = began if rare else rare_at
-                await self._take_tables(client, all_of_them=rare)
+                await self._copy_tables(client, all_of_them=rare)
             took = self._since(began)
             await asyncio.sleep(max(self._offsets_interval_s - took, took * REST_PER_WORK))
 
@@ -404,10 +404,10 @@ class BrokerFollower:
             return f"log up to {own_end} came, but the broker's log ends at {span.end_offset}"
         return ""
 
-    async def _take_tables(self, client: RemotingClient, *, all_of_them: bool) -> None:
+    async def _copy_tables(self, client: RemotingClient, *, all_of_them: bool) -> None:
         tables = await fetch_tables(client, all_of_them=all_of_them)
         now_ms = self._clock.now_ms()
-        await self._threads.table(lambda: self.tables.take(tables, now_ms))
+        await self._threads.table(lambda: self.tables.replace(tables, now_ms))
 
     # --- what is known
 

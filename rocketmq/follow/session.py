@@ -124,7 +124,7 @@ class FollowSession:
                 actions += self._compared()
         return actions
 
-    def settled(self, durable: int, now: float) -> list[Action]:
+    def stored(self, durable: int, now: float) -> list[Action]:
         """The log is durable here up to `durable`, and was compared: acknowledge that."""
         if self.state is FollowState.CLOSED:
             return []

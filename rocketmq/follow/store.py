@@ -1,7 +1,7 @@
 """What a follower does on its store: one thread runs the work in order, another one flushes.
 
     Compare ─▶ read the same bytes here          Append ─▶ check the records ─▶ write
-    Compared ─▶ what comes from here on is ours       settle: fdatasync ─▶ how far it is durable
+    Compared ─▶ what comes from here on is ours       flush: fdatasync ─▶ how far it is durable
 
 Bytes are stored only behind a log that was compared to its end, so nothing here is acknowledged
 that is not the broker's. After a failure nothing more of that connection is done.
@@ -69,16 +69,16 @@ class FollowStore:
             elif isinstance(each, Differs):
                 raise LogsDifferError(self._start, each.offset)
 
-    def run_settled(self, work: Sequence[Work]) -> tuple[bool, int]:
-        """`run`, and `settle` once the log is compared: the answers of both."""
-        return self.run(work), self.settle() if self.compared else 0
+    def run_and_flush(self, work: Sequence[Work]) -> tuple[bool, int]:
+        """`run`, and `flush` once the log is compared: the answers of both."""
+        return self.run(work), self.flush() if self.compared else 0
 
     def finish(self, work: Sequence[Work]) -> None:
         """The last work of a connection, unless something has failed before; flushed on return."""
         if not self._failed:
-            self.run_settled(work)
+            self.run_and_flush(work)
 
-    def settle(self) -> int:
+    def flush(self) -> int:
         """Make durable what was written; returns the log offset below which all is."""
         return self.store.flush()
 

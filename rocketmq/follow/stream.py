@@ -75,7 +75,7 @@ class FollowStream(Intake[FollowSession, FollowStore, str]):
         if not self.followed:
             self.followed = True
             self._compared()
-        self._obey(self.session.settled(done, self._clock.monotonic()))
+        self._obey(self.session.stored(done, self._clock.monotonic()))
 
     def _obey(self, actions: Sequence[Action]) -> None:
         for action in actions:

@@ -125,7 +125,7 @@ class TableKeeper:
         """The store was changed otherwise: the next round is taken whatever it was before."""
         self._taken.clear()
 
-    def take(self, tables: BrokerTables, now_ms: int) -> None:
+    def replace(self, tables: BrokerTables, now_ms: int) -> None:
         """Durable on return, but for consumer offsets, which are saved as always. Raises
         BrokerError for what cannot be read, and what the store raises."""
         faults = []
@@ -138,7 +138,7 @@ class TableKeeper:
                 continue
             try:
                 document = parse(body) if body else {}
-                self._take(code, document, table(document, _TABLES[code]), now_ms)
+                self._replace(code, document, table(document, _TABLES[code]), now_ms)
             except FormatError as error:
                 fault = f"the broker's answer to request {code} cannot be read: {error}"
                 faults.append(fault)
@@ -149,7 +149,7 @@ class TableKeeper:
         if faults:  # one that cannot be read does not keep the others away
             raise BrokerError("; ".join(faults))
 
-    def _take(self, code: int, document: Json, rows: Json, now_ms: int) -> None:
+    def _replace(self, code: int, document: Json, rows: Json, now_ms: int) -> None:
         store = self._store
         if code in _ROW_FAULTS:
             rows = _sound(code, rows)

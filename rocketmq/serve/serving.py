@@ -37,7 +37,7 @@ class BrokerServing:
             await self._remoting.stop()
             await self.ha.stop()
             raise
-        self._master.outside_rows = self.ha.rows
+        self._master.foreign_rows = self.ha.rows
         self._registration.start()
         logger.info(
             "open for RocketMQ's slave brokers: remoting=%s ha=%s name=%s",
@@ -47,6 +47,6 @@ class BrokerServing:
     async def stop(self) -> None:
         """From the first line on no slave is sent anything."""
         await self.ha.stop()
-        self._master.outside_rows = list
+        self._master.foreign_rows = list
         await self._remoting.stop()
         await self._registration.stop()

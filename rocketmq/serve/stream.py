@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from tandemlog.v1 import common_pb2
 from tandemlog_server.ha.errors import HaError, ProtocolError
-from tandemlog_server.ha.master.foreign_slaves import outside_hello
+from tandemlog_server.ha.master.foreign_slaves import foreign_hello
 from tandemlog_server.ha.master.group import MasterGroup
 from tandemlog_server.ha.protocol.frames import Ack, Hello
 from tandemlog_server.ha.store_port import StorePort
@@ -207,17 +207,17 @@ class SlaveStream:
         session = self.session
         self._refusing = True
         if self.counts:
-            self._master.group.alarm_outside(self._hello(offset), session.closed_reason)
+            self._master.group.alarm_foreign(self._hello(offset), session.closed_reason)
         if sure:
             await self._master.short_read(partial(self._refused.note, session.address, offset))
 
     def _hello(self, offset: int) -> Hello:
         group = self._master.group
-        return outside_hello(group.view.cluster_id, self.node_id, INCARNATION, offset, PROGRAM)
+        return foreign_hello(group.view.cluster_id, self.node_id, INCARNATION, offset, PROGRAM)
 
     def _join(self, start: int) -> None:
         now = self._master.clock.monotonic()
-        self._member = self._master.group.attach_outside(self._hello(start), start, now)
+        self._member = self._master.group.attach_foreign(self._hello(start), start, now)
         if self._member is None:
             self.session.close(
                 f"{self.session.address}: there is no room for one more node in the list"

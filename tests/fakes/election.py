@@ -73,7 +73,7 @@ class SyncCoordinator:
 
     def snapshot(self) -> Snapshot:
         answer = self.world.machine.range(range_request(KEYS.all), self.now)
-        return SnapshotBuilder(KEYS).take(listing(answer))
+        return SnapshotBuilder(KEYS).apply(listing(answer))
 
     def record(self) -> ClusterRecord:
         found = self.snapshot().record

@@ -32,7 +32,7 @@ class Followed:
     async def open(self, peers: Peers = ANYONE) -> None:
         self.server = HaServer(self.replica.master, peers)
         await self.server.start(HERE)
-        self.replica.master.outside_rows = self.server.rows
+        self.replica.master.foreign_rows = self.server.rows
 
     async def broker(
         self, log: bytes = b"", start: int = 0, *, reads: bool = True, asks: bool = True

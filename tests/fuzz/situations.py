@@ -105,7 +105,7 @@ class Slave:
                 work.append(action)
         if work:
             prepared = self.stored.run(work)
-            outcome = self.stored.settle()
+            outcome = self.stored.flush()
             call = self.session.prepared if prepared else self.session.stored
             sent += self.obey(call(outcome.durable, outcome.reput, NOW))
         return sent

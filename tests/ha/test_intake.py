@@ -64,16 +64,16 @@ class Disk:
         self.batches.append(len(work))
         return True
 
-    def settle(self) -> int:
+    def flush(self) -> int:
         done = len(self.written)
         self.flush_gate.pass_through()
-        if "settle" in self.fails:
-            raise self.fails["settle"]
+        if "flush" in self.fails:
+            raise self.fails["flush"]
         self.flushes.append(done)
         return done
 
-    def run_settled(self, work: Sequence[bytes]) -> tuple[bool, int]:
-        return self.run(work), self.settle()
+    def run_and_flush(self, work: Sequence[bytes]) -> tuple[bool, int]:
+        return self.run(work), self.flush()
 
 
 class Decisions:
@@ -156,7 +156,7 @@ class Taker(Intake[Decisions, Disk, str]):
         self._put_out("ack", b"%d" % done)
 
     def _last_work(self, rest: list[bytes]) -> Callable[[], object] | None:
-        return partial(self.disk.run_settled, rest)
+        return partial(self.disk.run_and_flush, rest)
 
     async def has_acked(self, count: int) -> None:
         await eventually(lambda: bool(self.acks) and self.acks[-1] >= count)
@@ -213,7 +213,7 @@ async def test_what_came_during_a_write_is_the_next_batch(rig: Rig) -> None:
 async def test_a_slow_flush_holds_up_no_write_and_the_next_one_is_for_all_of_them(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(intake, "SETTLE_APART_BYTES", 1)
+    monkeypatch.setattr(intake, "FLUSH_APART_BYTES", 1)
     await rig.followed()
     rig.disk.flush_gate.close()
     for count in (2, 3, 4):
@@ -266,9 +266,9 @@ async def test_a_silence_while_nothing_is_read_is_the_own_one(
 async def test_after_a_failed_flush_nothing_is_acknowledged(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, apart: bool
 ) -> None:
-    monkeypatch.setattr(intake, "SETTLE_APART_BYTES", 1 if apart else 1 << 30)
+    monkeypatch.setattr(intake, "FLUSH_APART_BYTES", 1 if apart else 1 << 30)
     await rig.followed()
-    rig.disk.fails["settle"] = FlushFailedError("fdatasync of the log failed: EIO")
+    rig.disk.fails["flush"] = FlushFailedError("fdatasync of the log failed: EIO")
     rig.taker.feed(PIECE)
     with pytest.raises(FlushFailedError, match="EIO"):
         await rig.result()

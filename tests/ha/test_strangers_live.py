@@ -120,11 +120,11 @@ async def test_streams_beyond_the_bound_are_told_so_and_members_come_in(replica:
 async def test_a_topic_is_settled_once_the_slave_has_it(replica: Make) -> None:
     master, slave = await sync_pair(replica)
     master.store.create_topic(TopicConfig("New", 4, 4))
-    assert await master.master.table_settled("topics", 20)
+    assert await master.master.table_replicated("topics", 20)
     assert slave.store.topics.get("New") is not None
     await slave.stop()
     master.store.create_topic(TopicConfig("Later", 4, 4))
-    assert not await master.master.table_settled("topics", 0.1)
+    assert not await master.master.table_replicated("topics", 0.1)
 
 
 async def test_no_change_waits_for_the_rest_after_the_one_before(
@@ -135,7 +135,7 @@ async def test_no_change_waits_for_the_rest_after_the_one_before(
     monkeypatch.setattr(metadata_sync, "REST", 10**9)
     for number in range(3):
         master.store.create_topic(TopicConfig(f"t{number}", 4, 4))
-        assert await master.master.table_settled("topics", 20)
+        assert await master.master.table_replicated("topics", 20)
         assert slave.store.topics.get(f"t{number}") is not None
 
 
@@ -146,12 +146,12 @@ async def test_where_a_group_begins_is_settled_once_it_is_on_the_slaves_disk(
     monkeypatch.setattr(metadata_sync, "REST", 10**9)
     master.store.consumer_offsets.commit("g", "T", 0, 7)
     version = master.store.consumer_offsets.version
-    assert await master.master.table_settled("consumer-offsets", 20)
+    assert await master.master.table_replicated("consumer-offsets", 20)
     assert b"T@g" in (slave.store_config.directory / "config/consumerOffset.json").read_bytes()
     assert master.master.group.needed_tables["consumer-offsets"] == version
     await slave.stop()
     master.store.consumer_offsets.commit("g", "T", 0, 3)
-    assert not await master.master.table_settled("consumer-offsets", 0.1)
+    assert not await master.master.table_replicated("consumer-offsets", 0.1)
 
 
 async def test_a_master_that_goes_gives_its_slaves_the_newest_tables(
@@ -179,7 +179,7 @@ async def test_a_large_table_arrives_and_the_log_goes_on(replica: Make) -> None:
     master.master.metadata_changed()
     end = master.put(20)
     await slave.confirmed(end)
-    assert await master.master.table_settled("topics", 20)
+    assert await master.master.table_replicated("topics", 20)
     assert len(slave.store.topics.names()) == 61
 
 

@@ -23,7 +23,9 @@ class FakeReplication:
     def admission(self) -> str | None:
         return None
 
-    async def table_settled(self, kind: str, timeout_s: float, version: int | None = None) -> bool:
+    async def table_replicated(
+        self, kind: str, timeout_s: float, version: int | None = None
+    ) -> bool:
         return self.settles
 
 

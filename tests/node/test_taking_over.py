@@ -351,7 +351,7 @@ async def test_a_takeover_can_be_forced_while_log_comes_first(
     tmp_path: Path, broker: FakeRocketmq, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tandemlog_server.rocketmq.follow.follower.FAR_BYTES", 1_000)
-    monkeypatch.setattr("tandemlog_server.rocketmq.follow.follower.HOLD_S", 3.0)
+    monkeypatch.setattr("tandemlog_server.rocketmq.follow.follower.LOG_FIRST_S", 3.0)
     broker.most = [4_000, *[0] * 500]
     node = await started(config(tmp_path, follow=broker.address))
     try:

@@ -29,7 +29,7 @@ def keeper(bench: Bench) -> TableKeeper:
 
 
 def take(keeper: TableKeeper, **bodies: object) -> None:
-    keeper.take(BrokerTables({**default_tables(), **bodies}), 1)  # type: ignore[arg-type]
+    keeper.replace(BrokerTables({**default_tables(), **bodies}), 1)  # type: ignore[arg-type]
 
 
 def test_the_brokers_tables_become_ours(bench: Bench, keeper: TableKeeper) -> None:
@@ -55,7 +55,7 @@ def test_our_own_readers_keep_their_groups_and_offsets(bench: Bench, keeper: Tab
     tables = default_tables()
     tables[GET_ALL_SUBSCRIPTION_GROUP_CONFIG] = b'{"subscriptionGroupTable":{"new":{}}}'
     tables[GET_ALL_CONSUMER_OFFSET] = b'{"offsetTable":{"Orders@new":{0:1}}}'
-    keeper.take(BrokerTables(tables), 3)
+    keeper.replace(BrokerTables(tables), 3)
     assert store.groups.names() == ["new", "ours"]
     assert sorted(store.consumer_offsets.pairs()) == [("Orders", "new"), ("Orders", "ours")]
     assert store.consumer_offsets.offset("ours", "Orders", 0) == 9
@@ -94,12 +94,12 @@ def test_what_cannot_be_read_changes_nothing(
 ) -> None:
     take(keeper)
     with pytest.raises(BrokerError, match="request 21 cannot be read"):
-        keeper.take(BrokerTables({GET_ALL_TOPIC_CONFIG: body}), 2)
+        keeper.replace(BrokerTables({GET_ALL_TOPIC_CONFIG: body}), 2)
     assert bench.store.topics.names() == ["Orders"]
 
 
 def test_request_modes_are_kept_for_rocketmq(bench: Bench, keeper: TableKeeper) -> None:
-    keeper.take(BrokerTables({GET_ALL_MESSAGE_REQUEST_MODE: b'{"messageRequestModeMap":{}}'}), 1)
+    keeper.replace(BrokerTables({GET_ALL_MESSAGE_REQUEST_MODE: b'{"messageRequestModeMap":{}}'}), 1)
     data = bench.files.read_file(DIRECTORY / "config/messageRequestMode.json")
     assert json.loads(data) == {"messageRequestModeMap": {}}
 
@@ -121,7 +121,7 @@ def test_a_row_that_no_topic_can_be_is_left_out_and_named(
         "red\x1b[31m": {},
         "n" * 256: {},
     }
-    keeper.take(BrokerTables({GET_ALL_TOPIC_CONFIG: topics_body(**rows)}), 1)
+    keeper.replace(BrokerTables({GET_ALL_TOPIC_CONFIG: topics_body(**rows)}), 1)
     assert bench.store.topics.names() == ["Good", "host.example.com"]
     assert "6 rows of the broker's answer to request 21 left out" in caplog.text
     assert "'Many': readQueueNums must be 0 .. 65536: '1000000000'" in caplog.text
@@ -136,7 +136,7 @@ def test_groups_and_offsets_that_cannot_be_are_left_out(
         b'{"offsetTable":{"T@good":{0:3,"1":"4"},"T@far":{0:99999999999999999999},'
         b'"T@queue":{1048576:1},"T@text":{0:"--5"},"T@list":[1]}}'
     )
-    keeper.take(
+    keeper.replace(
         BrokerTables(
             {
                 GET_ALL_SUBSCRIPTION_GROUP_CONFIG: json.dumps(
@@ -157,7 +157,7 @@ def test_groups_and_offsets_that_cannot_be_are_left_out(
 def test_a_version_that_is_no_number_is_none(bench: Bench, keeper: TableKeeper) -> None:
     version = {"counter": "9" * 5_000, "timestamp": 10**30}
     body = json.dumps({"dataVersion": version, "topicConfigTable": {"T": {}}}).encode()
-    keeper.take(BrokerTables({GET_ALL_TOPIC_CONFIG: body}), 1)
+    keeper.replace(BrokerTables({GET_ALL_TOPIC_CONFIG: body}), 1)
     assert bench.store.topics.names() == ["T"]
     assert bench.store.topics.version == 0
 
@@ -169,7 +169,7 @@ def test_what_cannot_be_read_is_not_parsed_again(
     monkeypatch.setattr(tables, "parse", lambda body: parsed.append(body) or parse(body))
     for _ in range(2):
         with pytest.raises(BrokerError, match="request 21 cannot be read"):
-            keeper.take(BrokerTables({GET_ALL_TOPIC_CONFIG: b"{" * 50}), 1)
+            keeper.replace(BrokerTables({GET_ALL_TOPIC_CONFIG: b"{" * 50}), 1)
     assert len(parsed) == 1
-    keeper.take(BrokerTables({GET_ALL_TOPIC_CONFIG: topics_body(T={})}), 1)
+    keeper.replace(BrokerTables({GET_ALL_TOPIC_CONFIG: topics_body(T={})}), 1)
     assert bench.store.topics.names() == ["T"]

@@ -298,9 +298,9 @@ class Link:
 
     def settle(self) -> None:
         if self.unsettled:
-            durable = self.stored.settle()
+            durable = self.stored.flush()
             self.world.bench.store.advance_confirmed(durable)
-            self.obey(self.session.settled(durable, self.world.now))
+            self.obey(self.session.stored(durable, self.world.now))
 
     def obey(self, actions: Sequence[Action]) -> None:
         for action in actions:
@@ -356,7 +356,7 @@ def _flushes_nothing(self: FollowStore) -> int:
     ("place", "name", "broken"),
     [
         (FollowStore, "_compare", _compares_nothing),
-        (FollowStore, "settle", _flushes_nothing),
+        (FollowStore, "flush", _flushes_nothing),
         (comparison, "record_start", lambda read, start, position: position),
         (session, "first_byte", lambda rest: b"\x01"),
     ],

@@ -80,9 +80,9 @@ def test_nothing_is_acknowledged_before_the_comparison_but_its_start() -> None:
     follow.receive(Run(400, b"a" * 100), 1.0)
     assert follow.tick(HEARTBEAT_S) == [Send(400)]
     follow.receive(Run(500, b"a" * 100), 5.0)
-    assert follow.settled(600, 5.1) == [Send(600)]
+    assert follow.stored(600, 5.1) == [Send(600)]
     assert follow.state is FollowState.FOLLOWING
-    assert follow.settled(600, 5.2) == []
+    assert follow.stored(600, 5.2) == []
     assert follow.tick(5.1 + HEARTBEAT_S) == [Send(600)]
 
 
@@ -94,7 +94,7 @@ def test_a_silent_broker_is_left() -> None:
     (end,) = follow.tick(1.1 + SILENT_S)
     assert isinstance(end, Disconnect)
     assert follow.receive(Run(400, b"x"), 30.0) == []
-    assert follow.settled(500, 30.0) == []
+    assert follow.stored(500, 30.0) == []
 
 
 def test_a_silence_of_our_own_does_not_count() -> None:

@@ -18,7 +18,12 @@ from fakes.stores import CONFIG, DIRECTORY, Bench
 from tandemlog_server.ha.master.term import next_epoch
 from tandemlog_server.ha.state import HaState
 from tandemlog_server.rocketmq.follow.address import parse_address
-from tandemlog_server.rocketmq.follow.follower import FAR_BYTES, HOLD_S, BrokerFollower, LogFirst
+from tandemlog_server.rocketmq.follow.follower import (
+    FAR_BYTES,
+    LOG_FIRST_S,
+    BrokerFollower,
+    LogFirst,
+)
 from tandemlog_server.rocketmq.follow.note import FollowingFile
 from tandemlog_server.rocketmq.follow.stream import FollowStream
 from tandemlog_server.rocketmq.follow.takeover import Presence
@@ -311,7 +316,7 @@ async def test_no_process_at_the_address(pair: Pair) -> None:
     await pair.broker.stop()
     follower = pair.follow()
     await pair.fault("no process listens on 127.0.0.1:")
-    look = await follower.look()
+    look = await follower.observe()
     assert look.presence is Presence.NO_PROCESS
     assert not look.known
 
@@ -387,7 +392,7 @@ async def test_a_sync_masters_new_process_hears_no_number_before_its_puts_have_e
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first number counts as an acknowledgement, and puts may wait for one below it."""
-    monkeypatch.setattr("tandemlog_server.rocketmq.follow.follower.SETTLE_S", 0.5)
+    monkeypatch.setattr("tandemlog_server.rocketmq.follow.follower.PUT_TIMEOUT_S", 0.5)
     pair.put(800)
     pair.follow()
     await pair.equal()
@@ -421,15 +426,15 @@ async def test_a_look_tells_what_a_takeover_needs(pair: Pair) -> None:
     pair.put(20)
     follower = pair.follow()
     await pair.equal()
-    look = await follower.look()
+    look = await follower.observe()
     assert (look.presence, look.takes_writes) == (Presence.ANSWERS, True)
     assert (look.broker_end, look.durable, look.compared) == (pair.builder.end,) * 2 + (True,)
     pair.broker.permission = 4
     pair.broker.tables[43] = b'{"offsetTable":{"Orders@theirs":{0:19}}}'
-    assert not (await follower.look()).takes_writes
+    assert not (await follower.observe()).takes_writes
     assert pair.bench.store.consumer_offsets.offset("theirs", "Orders", 0) == 19
     await pair.broker.stop()
-    look = await follower.look()
+    look = await follower.observe()
     assert (look.presence, look.broker_end) == (Presence.NO_PROCESS, pair.builder.end)
 
 
@@ -532,10 +537,10 @@ BROKER_END = 10 * FAR_BYTES
 def test_far_behind_the_position_stands_still_but_not_for_long() -> None:
     first = LogFirst()
     assert first.position(1_000, BROKER_END, 0.0) == 0
-    assert first.position(5_000, BROKER_END, HOLD_S - 0.1) == 0
-    assert first.position(9_000, BROKER_END, HOLD_S) == 9_000
-    assert first.position(12_000, BROKER_END, HOLD_S + 1) == 9_000
-    assert first.position(20_000, BROKER_END, 2 * HOLD_S + 1) == 20_000
+    assert first.position(5_000, BROKER_END, LOG_FIRST_S - 0.1) == 0
+    assert first.position(9_000, BROKER_END, LOG_FIRST_S) == 9_000
+    assert first.position(12_000, BROKER_END, LOG_FIRST_S + 1) == 9_000
+    assert first.position(20_000, BROKER_END, 2 * LOG_FIRST_S + 1) == 20_000
 
 
 def test_near_the_end_it_follows_at_once() -> None:

@@ -125,7 +125,7 @@ async def test_a_broker_and_a_node_count_together_and_the_node_is_told_of_it(
         await eventually(lambda: NODE in {row.node_id for row in node.slave.members()})
         # a table that the broker fetches when it likes does not wait for it
         followed.replica.store.topics.create(TopicConfig("U", 1, 1), 2)
-        assert await followed.replica.master.table_settled("topics", 10)
+        assert await followed.replica.master.table_replicated("topics", 10)
     finally:
         await node.stop()
 

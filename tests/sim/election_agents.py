@@ -132,11 +132,11 @@ class ElectionAgents(ElectionCluster):
         """The watch tells something, perhaps long after it was changed."""
         process, listings = node.process, self.coordination.listings
         if process is not None and listings and self.coordination.reachable(node.name):
-            process.agent._builder.take(self.rng.choice(listings))
+            process.agent._builder.apply(self.rng.choice(listings))
 
     def look_soon(self, node: ElectedNode) -> None:
         if node.process is not None:
-            node.process.agent.look_again("the simulation says it")
+            node.process.agent.poll_now("the simulation says it")
 
     def has_heard(self, process: Process) -> None:
         """Whether it has read the keys just now: what it does from here on is its own fault."""

@@ -134,7 +134,7 @@ class Coordination:
     def snapshot(self) -> Snapshot:
         """What a listing shows now; it is read again only if something has changed."""
         if self._seen.revision != self.world.machine.revision:
-            self._seen = SnapshotBuilder(KEYS).take(self.now())
+            self._seen = SnapshotBuilder(KEYS).apply(self.now())
         return self._seen
 
     def record(self) -> ClusterRecord | None:

@@ -143,7 +143,7 @@ def forgotten_epoch(seed: int) -> ElectionWorld:
     world.wake(old)
     for node in others:
         assert node.process is not None
-        node.process.agent._builder.take(stale)
+        node.process.agent._builder.apply(stale)
         node.process.agent._polled_at = world.now  # as if it had been told that
         world.decide(node)
     for _ in range(200):

@@ -280,7 +280,7 @@ class Cluster:
                 slave.unsettled = True  # the flush thread is slower
                 return
             slave.unsettled = False
-            outcome = slave.stored.settle()
+            outcome = slave.stored.flush()
         except DivergedError as diverged:
             self.note(f"{node.name} diverged: {diverged}")
             self.count("diverged")

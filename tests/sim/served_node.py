@@ -21,9 +21,9 @@ from tandemlog.format.record.batch import RecordBatch
 from tandemlog.v1 import admin_pb2, broker_pb2, common_pb2
 from tandemlog_server.ha.config import HaConfig
 from tandemlog_server.ha.election.values import LeaderValue
+from tandemlog_server.ha.master import waiters
 from tandemlog_server.ha.master.group import MasterGroup
 from tandemlog_server.ha.master.master import ReplicationMaster
-from tandemlog_server.ha.master.rounds import RoundWaiters
 from tandemlog_server.ha.store_port import tables_of
 from tandemlog_server.node.access.caller import Caller
 from tandemlog_server.node.error_status import RequestRefusedError, error_of
@@ -96,16 +96,18 @@ class SimReplication(ReplicationMaster):
         self.clock = clock
         self._group = group
         self._closing = False
-        self._rounds = RoundWaiters(self._ask_round, lambda number: group.led_in_round(number))
+        self._rounds = waiters.Waiters[int](lambda number: group.led_in_round(number))
 
     def _wake_all(self) -> None:
         """The world sends what is to be sent."""
 
     def look(self) -> None:
         """Whatever may have changed the answers of the set."""
-        self._rounds.look()
+        self._rounds.check()
 
-    async def table_settled(self, kind: str, timeout_s: float, version: int | None = None) -> bool:
+    async def table_replicated(
+        self, kind: str, timeout_s: float, version: int | None = None
+    ) -> bool:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         if version is None:

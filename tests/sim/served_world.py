@@ -240,7 +240,9 @@ class ServedNodes(ElectionWorld):
         for each in taken:
             if slave is not None and slave.session is not None:
                 table = each.update
-                self.obey_slave(node, slave.session.taken(table.kind, table.version, self.now))
+                self.obey_slave(
+                    node, slave.session.table_replaced(table.kind, table.version, self.now)
+                )
         taken.clear()
 
 

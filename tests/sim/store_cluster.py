@@ -189,7 +189,7 @@ class StoreCluster(Cluster):
         session = slave.session
         try:
             with node.troubled():
-                prepared, outcome = slave.stored.run_settled(batch)
+                prepared, outcome = slave.stored.run_and_flush(batch)
         except DivergedError as diverged:
             self.note(f"{node.name} diverged: {diverged}")
             self.count("diverged")
@@ -218,7 +218,7 @@ class StoreCluster(Cluster):
         for action in batch:
             if isinstance(action, ReplaceTable):
                 table = action.update
-                self.obey_slave(node, session.taken(table.kind, table.version, self.now))
+                self.obey_slave(node, session.table_replaced(table.kind, table.version, self.now))
 
     # --- the master's side
 
@@ -242,7 +242,7 @@ class StoreCluster(Cluster):
         self.master.new_topics.append((topic, store.topics.version))
 
     def settle_topics(self, node: StoreNode) -> None:
-        """As replication_server.table_settled."""
+        """As replication_server.table_replicated."""
         group = node.master.group
         for topic, version in list(node.new_topics):
             if group.tables_held(TOPICS, version):

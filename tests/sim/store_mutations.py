@@ -146,7 +146,7 @@ MUTATIONS: dict[str, list[Patch]] = {
     "dispatch goes beyond what is confirmed": [
         (ReputService, "run_once", dispatch_what_is_written)
     ],
-    "a slave acknowledges what it has not fsynced": [(SlaveStore, "settle", settle_without_fsync)],
+    "a slave acknowledges what it has not fsynced": [(SlaveStore, "flush", settle_without_fsync)],
     "a request sent again is stored again": [(ProducerTable, "check", everything_is_new)],
     "a new master does not read the log's end": [(truncation, "read_tail", the_end_is_known)],
     "an open does not rebuild the producers": [

@@ -15,7 +15,7 @@ from tandemlog_server.ha.election.agent import ElectionAgent
 from tandemlog_server.ha.election.config import ElectionConfig
 from tandemlog_server.ha.election.host import Identity, OwnLog
 from tandemlog_server.ha.election.role_loop import KeepLeading, StepDown
-from tandemlog_server.ha.election.switchover import HOLD_S
+from tandemlog_server.ha.election.switchover import HANDOVER_LIMIT_S
 from tandemlog_server.ha.election.values import (
     SWITCHOVER,
     ConfirmedValue,
@@ -295,7 +295,7 @@ async def test_puts_after_a_hand_over_without_an_answer(replication: Replication
     assert running.host.held_back
     running.client.faults.append(Fault.DELAYED)
     await agent._keep_leading(KeepLeading(request))
-    running.world.clock.advance(HOLD_S + 0.1)
+    running.world.clock.advance(HANDOVER_LIMIT_S + 0.1)
     running.client.reachable = False
     await agent._keep_leading(KeepLeading(request))
     assert bool(running.host.held_back) is (replication is Replication.ASYNC)
@@ -383,7 +383,7 @@ async def test_a_switch_without_the_coordinator_holds_puts_back_once() -> None:
     running, request = await switching()
     running.client.reachable = False
     await running.agent._keep_leading(KeepLeading(request))
-    running.world.clock.advance(HOLD_S + 0.1)
+    running.world.clock.advance(HANDOVER_LIMIT_S + 0.1)
     await running.agent._keep_leading(KeepLeading(request))
     assert not running.host.held_back
     await running.agent._keep_leading(KeepLeading(request))

@@ -68,7 +68,7 @@ def test_patroni_3318_a_member_that_answers_and_lags_is_not_believed() -> None:
     keys.txn(hand_over(KEYS, old, nodes["b"].me, "planned", 1))
     builder = SnapshotBuilder(KEYS)
     builder.snapshot, builder._revision = keys.snapshot(), keys.snapshot().revision
-    assert builder.take(listing) is builder.snapshot
+    assert builder.apply(listing) is builder.snapshot
 
 
 def test_patroni_3662_who_may_lead_stands_in_one_key() -> None:

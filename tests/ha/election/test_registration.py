@@ -45,7 +45,7 @@ class Starting:
         self.renewed.append((reason, starts))
 
     async def look(self) -> SnapshotBuilder:
-        self.builder.take(await self.client.range(KEYS.all))
+        self.builder.apply(await self.client.range(KEYS.all))
         return self.builder
 
     async def counted(self) -> int:

@@ -121,7 +121,7 @@ def test_other_keys_that_cannot_be_read_are_left_out() -> None:
 
 def test_what_is_older_than_the_listing_is_ignored() -> None:
     made = SnapshotBuilder(KEYS)
-    made.take(Listing(9, (kv(KEYS.state, RECORD, 9),)))
+    made.apply(Listing(9, (kv(KEYS.state, RECORD, 9),)))
     old = replace(RECORD, epoch=6)
     for late in (
         Changes(8, (Change(kv(KEYS.state, old, 8)),)),
@@ -130,14 +130,14 @@ def test_what_is_older_than_the_listing_is_ignored() -> None:
         # one batch that began before the listing and ends after it
         Changes(10, (Change(kv(KEYS.state, old, 8)), Change(kv(KEYS.settings, b"{}", 10)))),
     ):
-        assert made.take(late).record == RECORD
+        assert made.apply(late).record == RECORD
     assert made.snapshot.revision == 10
-    assert made.take(Changes(11, (Change(kv(KEYS.state, b"", 11), deleted=True),))).record is None
+    assert made.apply(Changes(11, (Change(kv(KEYS.state, b"", 11), deleted=True),))).record is None
 
 
 def test_a_listing_shows_what_is_gone() -> None:
     made = SnapshotBuilder(KEYS)
-    made.take(Listing(5, (kv(KEYS.member("b"), up("b"), 5),)))
-    assert made.take(Listing(6, ())).members == {}
-    made.take(Changes(7, (Change(kv(KEYS.member("b"), MemberValue("b", "2", "s", "e"), 7)),)))
+    made.apply(Listing(5, (kv(KEYS.member("b"), up("b"), 5),)))
+    assert made.apply(Listing(6, ())).members == {}
+    made.apply(Changes(7, (Change(kv(KEYS.member("b"), MemberValue("b", "2", "s", "e"), 7)),)))
     assert made.snapshot.members["b"].incarnation == "2"

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
 from tandemlog_server.ha.config import HaConfig, Replication
-from tandemlog_server.ha.master.foreign_slaves import OUTSIDE_SILENCE_S, outside_hello
+from tandemlog_server.ha.master.foreign_slaves import FOREIGN_SILENCE_S, foreign_hello
 from tandemlog_server.ha.master.group import MasterGroup
 from tandemlog_server.ha.master.members import slave_rows
 from tandemlog_server.ha.master.session import MasterSession
@@ -35,11 +35,11 @@ def group(*, required: int = 2, members: frozenset[Member] = frozenset({ME})) ->
 
 
 def hello(offset: int) -> Hello:
-    return outside_hello("c", BROKER.node_id, BROKER.incarnation, offset, "RocketMQ")
+    return foreign_hello("c", BROKER.node_id, BROKER.incarnation, offset, "RocketMQ")
 
 
 def attach(made: MasterGroup, offset: int, now: float = 100.0) -> MasterSession:
-    session = made.attach_outside(hello(offset), offset, now)
+    session = made.attach_foreign(hello(offset), offset, now)
     assert session is not None
     acknowledge(made, session, offset, now)
     return session
@@ -116,7 +116,7 @@ def test_the_idle_rule_ends_when_it_is_silent_for_too_long() -> None:
     for step in range(1, 200):
         settle(made, 100.0 + step / 10)
     assert BROKER in made.set.members
-    end = 100.0 + OUTSIDE_SILENCE_S
+    end = 100.0 + FOREIGN_SILENCE_S
     for step in range(1, 33):
         settle(made, end + step / 10)
     assert BROKER not in made.set.members
@@ -145,7 +145,7 @@ def test_a_second_connection_takes_the_place_of_the_first() -> None:
 
 def test_one_that_was_in_the_set_and_is_ahead_stops_puts() -> None:
     made = group(members=frozenset({ME, BROKER}))
-    made.alarm_outside(hello(1100), "its log ends at 1100, this one at 1000")
+    made.alarm_foreign(hello(1100), "its log ends at 1100, this one at 1000")
     assert made.admission(100.0) == "its log ends at 1100, this one at 1000"
     (row,) = slave_rows(made, 100.0)
     assert row.alarm
@@ -156,12 +156,12 @@ def test_one_that_was_in_the_set_and_is_ahead_stops_puts() -> None:
 def test_one_that_never_counted_stops_nothing_when_it_is_ahead() -> None:
     made = group()
     made.set.record = replace(made.set.record, known=frozenset({"m", "n2"}))
-    made.alarm_outside(hello(1100), "ahead")
+    made.alarm_foreign(hello(1100), "ahead")
     assert not made.alarms
 
 
 def test_a_master_that_knows_no_other_node_believes_one_that_is_configured_to_count() -> None:
     """Its disk may be new, and the broker the only one that has what was acknowledged."""
     made = group()
-    made.alarm_outside(hello(1100), "its log ends at 1100, this one at 1000")
+    made.alarm_foreign(hello(1100), "its log ends at 1100, this one at 1000")
     assert made.admission(100.0) == "its log ends at 1100, this one at 1000"

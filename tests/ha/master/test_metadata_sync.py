@@ -85,7 +85,7 @@ def test_a_table_that_is_under_way_is_sent_to_its_end() -> None:
     first = decode_master_frame(cursor.frame() or b"")
     store.topics.change(b"b")
     source.refresh()
-    found = [assembly.take(piece) for piece in [first, *pieces(cursor)] if isinstance(piece, Piece)]
+    found = [assembly.add(piece) for piece in [first, *pieces(cursor)] if isinstance(piece, Piece)]
     assert found == [None, b"a" * (PIECE_BYTES + 1), b"b"]
 
 

@@ -8,8 +8,8 @@ import pytest
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
 from tandemlog_server.ha.config import HaConfig, Replication
 from tandemlog_server.ha.master.group import MasterGroup
-from tandemlog_server.ha.master.rounds import RoundWaiters
 from tandemlog_server.ha.master.session import SendChunk
+from tandemlog_server.ha.master.waiters import Waiters
 from tandemlog_server.ha.protocol.chunk_codec import Chunk, decode_chunk, encode_chunk
 from tandemlog_server.ha.protocol.frames import (
     PREPARING,
@@ -221,25 +221,17 @@ def test_heard_by_all_needs_each_member_and_not_only_enough_of_them() -> None:
 
 
 async def test_one_answer_serves_all_that_waited_when_it_was_asked() -> None:
-    asked, answered = 0, 0
-
-    def ask() -> int:
-        nonlocal asked
-        asked += 1
-        return asked
-
-    waiters = RoundWaiters(ask, lambda number: number <= answered)
-    waiting = [asyncio.create_task(waiters.wait(10.0)) for _ in range(3)]
+    answered = 0
+    waiters = Waiters[int](lambda number: number <= answered)
+    waiting = [asyncio.create_task(waiters.wait(number, 10.0)) for number in (1, 2, 3)]
     await asyncio.sleep(0)
-    late = asyncio.create_task(waiters.wait(0.0))
+    late = asyncio.create_task(waiters.wait(4, 0.0))
     answered = 2
     await asyncio.sleep(0)
-    waiters.look()
+    waiters.check()
     assert await asyncio.gather(*waiting[:2]) == [True, True]
     assert not await late, "its time is over"
     assert not waiting[2].done()
     answered = 3
-    waiters.look()
+    waiters.check()
     assert await waiting[2]
-    asked = -1
-    assert not await waiters.wait(10.0), "nobody can answer"

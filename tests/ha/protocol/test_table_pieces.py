@@ -15,18 +15,18 @@ def test_tables_come_back_whatever_the_order_of_their_kinds(tables: list[bytes],
     found: dict[str, bytes] = {}
     for step in range(max(map(len, rows))):
         for row in rows:
-            if step < len(row) and (whole := assembly.take(row[step])) is not None:
+            if step < len(row) and (whole := assembly.add(row[step])) is not None:
                 found[row[step].kind] = whole
     assert [found[str(kind)] for kind in range(len(tables))] == tables
 
 
 def test_more_than_may_be_under_way_is_refused_by_name() -> None:
     assembly = Assembly(max_bytes=10)
-    assembly.take(Piece("topics", 1, 0, False, b"123456"))
+    assembly.add(Piece("topics", 1, 0, False, b"123456"))
     with pytest.raises(ProtocolError, match=r"'groups'.*10 bytes"):
-        assembly.take(Piece("groups", 1, 0, True, b"12345"))
-    assert assembly.take(Piece("topics", 1, 1, True, b"7890")) == b"1234567890"
-    assert assembly.take(Piece("groups", 1, 0, True, b"1234567890")) == b"1234567890"
+        assembly.add(Piece("groups", 1, 0, True, b"12345"))
+    assert assembly.add(Piece("topics", 1, 1, True, b"7890")) == b"1234567890"
+    assert assembly.add(Piece("groups", 1, 0, True, b"1234567890")) == b"1234567890"
 
 
 @pytest.mark.parametrize(
@@ -40,19 +40,19 @@ def test_more_than_may_be_under_way_is_refused_by_name() -> None:
 )
 def test_a_piece_out_of_turn_ends_the_stream(second: Piece) -> None:
     assembly = Assembly()
-    assembly.take(Piece("t", 1, 0, False, b"x"))
+    assembly.add(Piece("t", 1, 0, False, b"x"))
     with pytest.raises(ProtocolError, match="out of order"):
-        assembly.take(second)
+        assembly.add(second)
 
 
 def test_empty_pieces_and_endless_kinds_hold_nothing() -> None:
     assembly = Assembly()
     with pytest.raises(ProtocolError, match="empty"):
-        assembly.take(Piece("t", 1, 0, False, b""))
+        assembly.add(Piece("t", 1, 0, False, b""))
     for kind in range(MAX_KINDS):
-        assembly.take(Piece(str(kind), 1, 0, False, b"x"))
+        assembly.add(Piece(str(kind), 1, 0, False, b"x"))
     with pytest.raises(ProtocolError, match="at a time"):
-        assembly.take(Piece("one more", 1, 0, False, b"x"))
+        assembly.add(Piece("one more", 1, 0, False, b"x"))
 
 
 def test_a_table_too_large_to_be_sent_is_not_cut_up(monkeypatch: pytest.MonkeyPatch) -> None:

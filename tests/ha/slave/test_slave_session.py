@@ -246,5 +246,5 @@ def test_tables_and_members_are_passed_on() -> None:
     assert session.receive(Piece("topics", 1, 0, False, b"{"), 0.0) == []
     table = Metadata("topics", b"{}", 1)
     assert session.receive(Piece("topics", 1, 1, True, b"}"), 0.0) == [ReplaceTable(table)]
-    assert ack(session.taken("topics", 1, 0.0)).tables == (("topics", 1),)
+    assert ack(session.table_replaced("topics", 1, 0.0)).tables == (("topics", 1),)
     assert session.receive(MemberList(()), 0.0) == [SeeMembers(())]

@@ -65,7 +65,7 @@ def test_a_log_that_has_lost_its_begin_to_retention_is_compared_anew_by_the_next
     disk = FakeDisk()
     bench = Bench(disk)
     bench.prepared()
-    bench.slave.run_settled([Append(0, DATA, EpochEntry(1, 0))])
+    bench.slave.run_and_flush([Append(0, DATA, EpochEntry(1, 0))])
     disk.start = len(DATA) // 2
     del disk.data[: disk.start]
     with pytest.raises(LogMovedError, match="the log begins at 50 now: retention has deleted 20"):
@@ -76,7 +76,7 @@ def test_a_log_that_has_lost_its_begin_to_retention_is_compared_anew_by_the_next
 def test_bytes_are_durable_before_they_are_reported() -> None:
     bench = Bench()
     bench.prepared()
-    prepared, outcome = bench.slave.run_settled([Append(0, DATA, EpochEntry(1, 0))])
+    prepared, outcome = bench.slave.run_and_flush([Append(0, DATA, EpochEntry(1, 0))])
     assert not prepared
     assert outcome == Outcome(100, 0)
     assert bench.store.disk.durable == 100
@@ -98,17 +98,17 @@ def test_the_own_confirm_offset_is_what_is_durable_here() -> None:
     bench.prepared()
     bench.slave.run([Append(0, DATA, EpochEntry(1, 0)), Confirm(60, 100)])
     assert bench.store.confirmed.value == 0
-    bench.slave.settle()
+    bench.slave.flush()
     assert bench.store.confirmed.value == 60
-    bench.slave.run_settled([Confirm(500, 500)])
+    bench.slave.run_and_flush([Confirm(500, 500)])
     assert bench.store.confirmed.value == 100
-    bench.slave.run_settled([Confirm(70, 500)])
+    bench.slave.run_and_flush([Confirm(70, 500)])
     assert bench.store.confirmed.value == 100
 
 
 def test_nothing_is_confirmed_before_the_logs_are_known_to_be_equal() -> None:
     bench = Bench()
-    bench.slave.run_settled([Append(0, DATA, EpochEntry(1, 0)), Confirm(100, 100)])
+    bench.slave.run_and_flush([Append(0, DATA, EpochEntry(1, 0)), Confirm(100, 100)])
     assert bench.store.confirmed.value == 0
 
 
@@ -116,16 +116,16 @@ def test_far_behind_the_log_comes_first_but_not_for_ever() -> None:
     bench = Bench()
     bench.prepared()
     bench.clock.advance(100)
-    bench.slave.settle()
-    bench.slave.run_settled([Append(0, DATA, EpochEntry(1, 0)), Confirm(100, 5000)])
+    bench.slave.flush()
+    bench.slave.run_and_flush([Append(0, DATA, EpochEntry(1, 0)), Confirm(100, 5000)])
     assert bench.store.confirmed.value == 0
     bench.clock.advance(9.9)
-    bench.slave.settle()
+    bench.slave.flush()
     assert bench.store.confirmed.value == 0
     bench.clock.advance(0.2)
-    bench.slave.settle()
+    bench.slave.flush()
     assert bench.store.confirmed.value == 100
-    bench.slave.run_settled([Append(100, DATA, None), Confirm(200, 1100)])
+    bench.slave.run_and_flush([Append(100, DATA, None), Confirm(200, 1100)])
     assert bench.store.confirmed.value == 200, "close behind again"
 
 
@@ -133,8 +133,8 @@ def test_what_was_held_back_is_confirmed_when_the_stream_ends() -> None:
     bench = Bench()
     bench.prepared()
     bench.clock.advance(100)
-    bench.slave.settle()
-    bench.slave.run_settled([Append(0, DATA, EpochEntry(1, 0)), Confirm(100, 5000)])
+    bench.slave.flush()
+    bench.slave.run_and_flush([Append(0, DATA, EpochEntry(1, 0)), Confirm(100, 5000)])
     bench.greet()
     assert bench.store.confirmed.value == 100
 
@@ -142,7 +142,7 @@ def test_what_was_held_back_is_confirmed_when_the_stream_ends() -> None:
 def test_other_bytes_than_the_masters_stop_everything() -> None:
     bench = Bench()
     bench.prepared()
-    bench.slave.run_settled([Append(0, DATA, EpochEntry(1, 0))])
+    bench.slave.run_and_flush([Append(0, DATA, EpochEntry(1, 0))])
     bench.slave.run([CheckProof(20, 100, zlib.crc32(DATA[20:]))])
     with pytest.raises(DivergedError, match=r"bytes 20\.\.100"):
         bench.slave.run([CheckProof(20, 100, 1), Append(100, DATA, None)])
@@ -154,12 +154,12 @@ def test_a_term_of_which_no_byte_came_is_forgotten() -> None:
     replica that has them under their own would be told that they are lost."""
     bench = Bench()
     bench.prepared()
-    bench.slave.run_settled([Append(0, DATA, EpochEntry(4, 0))])
+    bench.slave.run_and_flush([Append(0, DATA, EpochEntry(4, 0))])
     with pytest.raises(ChunkDamagedError):
         bench.slave.run([Append(100, DATA, EpochEntry(5, 100), crc=1)])
     assert bench.greet().epochs == (EpochEntry(4, 0),)
     # the next master had more of term 4 than the one of term 5
-    bench.slave.run_settled([Append(100, DATA, None), Append(200, DATA, EpochEntry(7, 200))])
+    bench.slave.run_and_flush([Append(100, DATA, None), Append(200, DATA, EpochEntry(7, 200))])
     assert bench.store.epochs.table.entries == (EpochEntry(4, 0), EpochEntry(7, 200))
 
 
@@ -188,7 +188,7 @@ def test_a_truncation_takes_the_epochs_along() -> None:
 def test_a_log_that_is_set_aside_is_another_incarnation_first() -> None:
     bench = Bench()
     bench.prepared()
-    bench.slave.run_settled([Append(0, DATA, EpochEntry(1, 0))])
+    bench.slave.run_and_flush([Append(0, DATA, EpochEntry(1, 0))])
     bench.calls.clear()
     bench.slave.run([SetAside(4096, "why")])
     assert bench.calls == ["save", "reset"]
@@ -217,7 +217,7 @@ def test_a_failing_fsync_is_not_swallowed() -> None:
     bench.prepared()
     bench.store.disk.fsync_fails = True
     with pytest.raises(FlushFailedError, match="EIO"):
-        bench.slave.run_settled([Append(0, DATA, EpochEntry(1, 0))])
+        bench.slave.run_and_flush([Append(0, DATA, EpochEntry(1, 0))])
     assert bench.store.disk.durable == 0
 
 

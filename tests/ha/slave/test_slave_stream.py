@@ -179,7 +179,7 @@ class Master:
 async def test_after_a_failed_fsync_the_stream_stays_and_acknowledges_nothing(
     threads: StoreThreads, monkeypatch: pytest.MonkeyPatch, apart: bool
 ) -> None:
-    monkeypatch.setattr(intake, "SETTLE_APART_BYTES", 1 if apart else 1 << 30)
+    monkeypatch.setattr(intake, "FLUSH_APART_BYTES", 1 if apart else 1 << 30)
     disk, master = FakeDisk(), Master()
     stream = stream_of(threads, disk)
     running = asyncio.create_task(stream.run(master))  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from fakes.clock import FakeClock
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
 from tandemlog_server.ha.config import HaConfig, Replication
 from tandemlog_server.ha.master.group import MasterGroup
-from tandemlog_server.ha.master.table_waiters import TableWaiters
+from tandemlog_server.ha.master.waiters import Waiters
 from tandemlog_server.ha.protocol.frames import Ack, Hello
 from tandemlog_server.ha.protocol.handshake import MasterView
 from tandemlog_server.ha.state import InSyncRecord, Member
@@ -75,29 +75,29 @@ def test_nobody_joins_without_the_tables_that_are_promised() -> None:
 
 async def test_who_waits_is_told_once_it_is_held_and_that_time_is_over() -> None:
     held: set[tuple[str, int]] = set()
-    waiters = TableWaiters(lambda kind, version: (kind, version) in held)
-    first = asyncio.create_task(waiters.wait("topics", 1, 30))
-    second = asyncio.create_task(waiters.wait("topics", 2, 30))
+    waiters = Waiters[tuple[str, int]](lambda table: table in held)
+    first = asyncio.create_task(waiters.wait(("topics", 1), 30))
+    second = asyncio.create_task(waiters.wait(("topics", 2), 30))
     await asyncio.sleep(0)
-    waiters.look()
+    waiters.check()
     held.add(("topics", 1))
-    waiters.look()
+    waiters.check()
     assert await first
     assert not second.done()
     second.cancel()
     await asyncio.gather(second, return_exceptions=True)
-    assert not await waiters.wait("topics", 2, 0)
-    assert await waiters.wait("topics", 1, 0)
+    assert not await waiters.wait(("topics", 2), 0)
+    assert await waiters.wait(("topics", 1), 0)
 
 
 async def test_it_is_known_which_tables_are_waited_for() -> None:
-    waiters = TableWaiters(lambda kind, version: False)
-    waiting = asyncio.create_task(waiters.wait("topics", 1, 30))
+    waiters = Waiters[tuple[str, int]](lambda _: False)
+    waiting = asyncio.create_task(waiters.wait(("topics", 1), 30))
     await asyncio.sleep(0)
-    assert waiters.kinds == {"topics"}
+    assert waiters.keys == [("topics", 1)]
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    assert not waiters.kinds
+    assert not waiters.keys
 
 
 def test_a_slave_that_is_away_is_not_waited_for_when_the_master_goes() -> None:

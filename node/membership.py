@@ -77,10 +77,11 @@ class Membership:
         else:
             await asyncio.to_thread(check_follows, store.directory, store.files)
             self.roles = ElectedRoles(terms) if config.elects else ConfiguredRole(terms)
-        self._undo.push_async_callback(self.roles.close)
         await self.roles.prepare()
         if isinstance(self.roles, ElectedRoles):
             self._meet_coordinator(self.roles)
+        # undone before the connection to the coordinator is: the lease is given back by it
+        self._undo.push_async_callback(self.roles.close)
 
     def _meet_coordinator(self, roles: ElectedRoles) -> None:
         """The agent that decides over the role, once it is started, and what operators ask it."""

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import grpc
 import pytest
@@ -32,8 +33,10 @@ from tandemlog.produce.options import ProducerOptions
 from tandemlog.produce.producer import AsyncProducer
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
 from tandemlog_server.ha.config import Replication
+from tandemlog_server.ha.coordinator.etcd_client import EtcdCoordinator
 from tandemlog_server.node.node import Node
 from tandemlog_server.node.pulls import pages
+from tandemlog_server.node.roles.elected_roles import ElectedRoles
 from tandemlog_server.node.services import broker_service
 from tandemlog_server.node.services.broker_service import BrokerService
 from tandemlog_server.node.settings.config import NodeConfig
@@ -205,6 +208,31 @@ async def test_a_store_belongs_to_one_node(tmp_path: Path) -> None:
     async with running(config(tmp_path / "n0")):
         with pytest.raises(StoreLockedError, match="open in this process"):
             await Node(config(tmp_path / "n0")).start()
+
+
+async def test_a_node_that_fails_after_it_has_begun_leaves_the_cluster_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lease is given back by the connection to the coordinator."""
+    order = []
+
+    def noting(owner: type, name: str) -> None:
+        close = owner.close  # type: ignore[attr-defined]
+
+        async def closing(self: Any) -> None:
+            order.append(name)
+            await close(self)
+
+        monkeypatch.setattr(owner, "close", closing)
+
+    noting(ElectedRoles, "roles")
+    noting(EtcdCoordinator, "coordinator")
+    node = Node(config(tmp_path, coordinator={"endpoints": ["127.0.0.1:1"]}))
+    monkeypatch.setattr(node, "_watch_files_and_memory", Mock(side_effect=OSError("a fault")))
+    with pytest.raises(OSError, match="a fault"):
+        await node.start()
+    assert order == ["roles", "coordinator"]
+    assert not [each for each in asyncio.all_tasks() if each.get_name().startswith("election")]
 
 
 async def test_a_taken_port_is_told_before_the_store_is_opened(

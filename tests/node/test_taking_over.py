@@ -439,9 +439,9 @@ async def test_the_log_of_another_broker_behind_the_ha_port_is_noticed(
     other.settings["haListenPort"] = str(broker.ha_port)
     node = await started(config(tmp_path, follow=other.address))
     try:
-        await asyncio.sleep(1.5)
-        state = node.membership.roles.follower.state
-        assert not state.following or node.store.log.wrote.value <= other.builder.end
+        said = "is that the port of another broker?"
+        await eventually(lambda: said in node.membership.roles.follower.state.fault)
+        assert not node.membership.roles.follower.state.following
     finally:
         await node.stop()
         await other.stop()

@@ -11,6 +11,8 @@ modules that import numpy as ever, and who has use for one of them refers to it 
 is loaded as a whole when a name of it is used, and from then on costs one dictionary look-up. The
 import for the type checker is also what the tests of the layers see.
 
+gRPC is loaded with the first channel, in the same way (transport/own_grpc.py).
+
 With numpy installed, many records are handled by columns, few of them one by one. Without it, all
 are handled one by one; what was asked for as columns ends with an error that says what to install.
 """
@@ -25,7 +27,7 @@ class MissingPackageError(ModuleNotFoundError):
 
 
 class LazyModule:
-    """Stands for a module of this package that works by columns."""
+    """Stands for a module until it is used."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -13,6 +13,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from google.protobuf.message import DecodeError
@@ -204,9 +205,11 @@ class DataAppendCall:
             self._tell_ended(self, self._had_answer)
 
 
-_BY_NUMBER: Final = {status.value[0]: status for status in own_grpc.grpc.StatusCode}
+@cache
+def _by_number() -> "dict[int, grpc.StatusCode]":
+    return {status.value[0]: status for status in own_grpc.grpc.StatusCode}
 
 
 def status_of(code: int) -> "grpc.StatusCode":
     """By its number; UNKNOWN for one that gRPC does not have."""
-    return _BY_NUMBER.get(code, own_grpc.grpc.StatusCode.UNKNOWN)
+    return _by_number().get(code, own_grpc.grpc.StatusCode.UNKNOWN)

@@ -22,12 +22,13 @@ from ..errors import (
     error_from_rpc,
 )
 from ..format.constants import MAX_GRPC_MESSAGE
+from ..lazy import lazy
 from ..transport import own_grpc
 from ..transport.channels import THROUGH_PROXY, open_channel
 from ..transport.files import Metadata, SecurityFileError, SecurityFiles
 from ..transport.handshake import explain, may_be_handshake
 from ..transport.security import Security
-from ..v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
+from ..v1 import admin_pb2, broker_pb2, common_pb2
 from .append_call import APPEND, AppendCall, GrpcAppendCall, status_of
 from .data_connection import DataStatusError
 from .data_path import DataPath, Offer
@@ -39,8 +40,13 @@ if TYPE_CHECKING:
     import grpc
     from grpc import aio
 
+    from ..v1 import admin_pb2_grpc, broker_pb2_grpc
     from ..v1.admin_pb2_grpc import AdminAsyncStub
     from ..v1.broker_pb2_grpc import BrokerAsyncStub
+else:
+    # they load gRPC: see own_grpc.py
+    admin_pb2_grpc = lazy("tandemlog.v1.admin_pb2_grpc")
+    broker_pb2_grpc = lazy("tandemlog.v1.broker_pb2_grpc")
 
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", MAX_GRPC_MESSAGE),

@@ -6,13 +6,14 @@ worked "refuses connections". So it is ignored, unless the options have THROUGH_
 """
 
 from collections.abc import Sequence
-from typing import Final
-
-import grpc
-from grpc import aio
+from typing import TYPE_CHECKING, Final
 
 from . import own_grpc
 from .files import SecurityFileError, SecurityFiles
+
+if TYPE_CHECKING:
+    import grpc
+    from grpc import aio
 
 Options = Sequence[tuple[str, int | str]]
 
@@ -21,7 +22,7 @@ THROUGH_PROXY: Final = (_PROXY, 1)
 """An option: `http_proxy` and `no_proxy` of the environment count."""
 
 
-def open_channel(endpoint: str, files: SecurityFiles, options: Options) -> aio.Channel:
+def open_channel(endpoint: str, files: SecurityFiles, options: Options) -> "aio.Channel":
     """A channel to host:port `endpoint` for asyncio. Raises SecurityFileError and OwnGrpcError."""
     credentials, settings = _prepared(endpoint, files, options)
     if credentials is None:
@@ -32,17 +33,17 @@ def open_channel(endpoint: str, files: SecurityFiles, options: Options) -> aio.C
     return channel
 
 
-def open_sync_channel(endpoint: str, files: SecurityFiles, options: Options) -> grpc.Channel:
+def open_sync_channel(endpoint: str, files: SecurityFiles, options: Options) -> "grpc.Channel":
     """The same without asyncio. Not in a fork of a process that has used gRPC."""
     credentials, settings = _prepared(endpoint, files, options)
     if credentials is None:
-        return grpc.insecure_channel(endpoint, options=settings)
-    return grpc.secure_channel(endpoint, credentials, options=settings)
+        return own_grpc.grpc.insecure_channel(endpoint, options=settings)
+    return own_grpc.grpc.secure_channel(endpoint, credentials, options=settings)
 
 
 def _prepared(
     endpoint: str, files: SecurityFiles, options: Options
-) -> tuple[grpc.ChannelCredentials | None, list[tuple[str, int | str]]]:
+) -> "tuple[grpc.ChannelCredentials | None, list[tuple[str, int | str]]]":
     own_grpc.ready()
     settings = [(_PROXY, 0), *options] if THROUGH_PROXY not in options else list(options)
     fault = files.security.fault_with(endpoint)

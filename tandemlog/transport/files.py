@@ -14,11 +14,13 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-
-import grpc
+from typing import TYPE_CHECKING
 
 from . import own_grpc
 from .security import Security, token_fault
+
+if TYPE_CHECKING:
+    import grpc
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +41,7 @@ class Loaded:
     other certificates."""
 
     number: int
-    credentials: grpc.ChannelCredentials | None
+    credentials: "grpc.ChannelCredentials | None"
     metadata: Metadata = field(default=(), repr=False)
     pem: tuple[bytes | None, ...] = field(default=(), repr=False)
 

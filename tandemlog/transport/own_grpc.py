@@ -1,5 +1,9 @@
 """gRPC as this process can use it, also if the process is a fork of one that has used it.
 
+The names `grpc` and `aio` of this module are loaded when they are first used, which is with the
+first channel: importing a client is cheap, and a process that only imported one is forked without
+any of the following.
+
     parent   grpc ── core: poller and other threads ──▶ connections
       │ fork: the threads are gone, their locks and the connections are copied
     child    grpc (inherited, never touched again)
@@ -33,10 +37,11 @@ import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import grpc as grpc
-from grpc import aio as aio
+if TYPE_CHECKING:
+    import grpc as grpc
+    from grpc import aio as aio
 
 _EXTENSION: Final = "grpc._cython.cygrpc"
 
@@ -55,6 +60,15 @@ class OwnGrpcError(Exception):
     """This process is a fork and cannot load gRPC for itself."""
 
 
+def __getattr__(name: str) -> Any:
+    """Only called while `grpc` and `aio` are not loaded."""
+    if name not in ("grpc", "aio"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()["grpc"] = importlib.import_module("grpc")
+    globals()["aio"] = importlib.import_module("grpc.aio")
+    return globals()[name]
+
+
 def ready() -> None:
     """Call before anything is made with `grpc` or `aio`. Raises OwnGrpcError."""
     global _inherited
@@ -65,7 +79,7 @@ def ready() -> None:
                 _inherited = False
 
 
-def opened(channel: aio.Channel) -> None:
+def opened(channel: "aio.Channel") -> None:
     """Notes a channel that was made in the running loop."""
     _channels.add(channel)
     _loops.add(asyncio.get_running_loop())
@@ -84,6 +98,8 @@ def _load_copy() -> None:
             "this process was forked from one that had loaded gRPC, and this build of grpcio "
             "shares libgrpc with it: install grpcio from PyPI, or start processes by spawn"
         )
+    if _EXTENSION not in sys.modules:
+        raise OwnGrpcError("this process was forked while gRPC was being loaded: start it by spawn")
     found = [name for name in sys.modules if name == "grpc" or name.startswith("grpc.")]
     inherited = {name: sys.modules.pop(name) for name in found}
     try:
@@ -104,7 +120,7 @@ def _load_copy() -> None:
         for name in [name for name in sys.modules if name.split(".")[0] == "grpc"]:
             del sys.modules[name]
         sys.modules.update(inherited)
-    _keep([inherited, grpc, aio])
+    _keep([inherited, *(globals().get(name) for name in copies)])
     globals().update(copies)
 
 
@@ -153,7 +169,7 @@ def _in_child() -> None:
     global _lock, _forks, _inherited
     _lock = threading.Lock()
     _forks += 1
-    _inherited = True
+    _inherited = "grpc" in sys.modules
     loops = list(_loops)
     tasks = [task for loop in loops for task in asyncio.all_tasks(loop)]
     _keep([loops, tasks, list(_channels), list(_calls)])

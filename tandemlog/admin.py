@@ -18,7 +18,7 @@ from .cluster.elections import (
     coordination_of,
     history_of,
 )
-from .cluster.node import Node
+from .cluster.node import Node, left_if_it_fails
 from .cluster.node_details import (
     NodeConnection,
     NodeSetting,
@@ -44,7 +44,6 @@ from .errors import (
     NoMasterError,
     NoNodeError,
     OffsetOutOfRangeError,
-    TandemlogError,
     UnknownTopicError,
 )
 from .forks import inherited, watch
@@ -182,12 +181,8 @@ class AsyncAdmin:
             dry_run=dry_run,
         )
         node = await self._reader.node()
-        try:
+        with left_if_it_fails(node, self._reader.leave):
             answer = await node.ask(node.admin.ChangeCluster, request, self._timeout_ms)
-        except TandemlogError as error:
-            if error.elsewhere:
-                self._reader.leave(node, str(error))
-            raise
         return changed_of(answer)
 
     async def take_over(self, *, force: bool = False, dry_run: bool = False) -> Takeover:

@@ -58,7 +58,7 @@ from .belief import Answers, fits, is_settled
 from .data_path import check_mode
 from .endpoints import parse_endpoints
 from .newest_epoch import NewestEpoch, deposed, is_current
-from .node import Node
+from .node import Node, left_if_it_fails
 from .paging import pages_of_topics
 from .topology import NodeInfo, Topology, merge_answers
 
@@ -260,7 +260,7 @@ class Connection:
 
         await self.on_master(is_there)
 
-    def forget_master(self, node: Node) -> None:
+    def forget_master(self, node: Node, reason: str = "") -> None:
         """The next call looks for the master again, unless another one was found meanwhile."""
         if self._master is node:
             self._master = None
@@ -290,15 +290,22 @@ class Connection:
     async def on_master(self, ask: Callable[[Node], Awaitable[ResultT]]) -> ResultT:
         """`ask` of the master, again on another one or later, until retry_timeout_ms is over;
         then the last error. Only for requests that may be repeated."""
-        async for attempt in self.retrying():
+        return await self.ask_nodes(self.master, self.forget_master, ask)
+
+    async def ask_nodes(
+        self,
+        choose: Callable[[], Awaitable[Node]],
+        leave: Callable[[Node, str], object],
+        ask: Callable[[Node], Awaitable[ResultT]],
+        timeout_ms: int | None = None,
+    ) -> ResultT:
+        """`ask` of the node that `choose` gives, of another one or later if it fails, until
+        `timeout_ms` (default: retry_timeout_ms) is over; then the last error."""
+        async for attempt in self.retrying(timeout_ms):
             with attempt:
-                node = await self.master()
-                try:
+                node = await choose()
+                with left_if_it_fails(node, leave):
                     return await ask(node)
-                except TandemlogError as error:
-                    if error.elsewhere:
-                        self.forget_master(node)
-                    raise
         raise AssertionError("retries end with a result or an error")
 
     def retrying(self, timeout_ms: int | None = None) -> AsyncRetrying:

@@ -8,7 +8,8 @@ Whatever a call ends with becomes an error of this package, which names the endp
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ..errors import (
@@ -228,6 +229,17 @@ class Node:
         text = f"{self.endpoint}: {fault.text}"
         kind = AuthenticationError if fault.certain else NodeUnavailableError
         return kind(text, reason=fault.short)
+
+
+@contextmanager
+def left_if_it_fails(node: Node, leave: Callable[[Node, str], object]) -> Iterator[None]:
+    """Around a call of `node`: `leave` is called after an error that another node may not give."""
+    try:
+        yield
+    except TandemlogError as error:
+        if error.elsewhere:
+            leave(node, str(error))
+        raise
 
 
 def _authorization(metadata: Metadata) -> str:

@@ -106,9 +106,6 @@ class Doubts(Generic[QueueT]):
         self._said: dict[QueueT, dict[str, Said]] = {}
         self._since: dict[QueueT, float] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._said)
-
     def note(self, queue: QueueT, endpoint: str, said: Said, now: float) -> None:
         """The node at `endpoint` does not have the queue's next message."""
         self._said.setdefault(queue, {})[endpoint] = said

@@ -21,6 +21,7 @@ from collections.abc import Collection, Coroutine, Mapping
 from typing import Any, Protocol
 
 from ..cluster.connection import Connection
+from ..cluster.node import left_if_it_fails
 from ..errors import (
     FencedInstanceError,
     FencedMemberError,
@@ -254,12 +255,8 @@ class Membership:
         self, request: broker_pb2.GroupHeartbeatRequest, timeout_ms: int
     ) -> broker_pb2.GroupHeartbeatResponse:
         node = await self._connection.master()
-        try:
+        with left_if_it_fails(node, self._connection.forget_master):
             return await node.ask(node.broker.GroupHeartbeat, request, timeout_ms)
-        except TandemlogError as error:
-            if error.elsewhere:
-                self._connection.forget_master(node)
-            raise
 
     def _explained(self, error: TandemlogError) -> TandemlogError:
         if isinstance(error, InvalidArgumentError) and error.reason == NOT_KNOWN_THERE:

@@ -22,7 +22,7 @@ from typing import TypeVar
 from ..cluster.connection import Connection
 from ..cluster.node import Node
 from ..cluster.topology import NodeInfo, ReadFrom, Topology
-from ..errors import InvalidArgumentError, NoNodeError, TandemlogError
+from ..errors import InvalidArgumentError, NoNodeError
 
 logger = logging.getLogger(__name__)
 
@@ -92,18 +92,13 @@ class Reader:
     ) -> ResultT:
         """`call` of a node, of the next one where it fails, until `timeout_ms` (default: the
         connection's retry_timeout_ms) is over; then the last error."""
-        async for attempt in self.connection.retrying(timeout_ms):
-            with attempt:
-                node = await self.node()
-                try:
-                    result = await call(node)
-                except TandemlogError as error:
-                    if error.elsewhere:
-                        self.leave(node, str(error))
-                    raise
-                self._failed.discard(node.endpoint)
-                return result
-        raise AssertionError("retries end with a result or an error")
+
+        async def answered(node: Node) -> ResultT:
+            result = await call(node)
+            self._failed.discard(node.endpoint)
+            return result
+
+        return await self.connection.ask_nodes(self.node, self.leave, answered, timeout_ms)
 
     async def node(self) -> Node:
         """The node to read from now; raises NoNodeError."""

@@ -30,7 +30,6 @@ from .positions import Queue
 from .pulls import Place
 from .received import ReceivedBatch
 
-HOLD_BYTES: Final = 8 << 20
 _AT_ONCE: Final = 1_000
 """Queues of one request: a node takes a few times as many."""
 
@@ -92,8 +91,8 @@ class SpanProgress:
         *,
         filtered: bool,
         on_loss: OnLoss,
-        hold_bytes: int = HOLD_BYTES,
-        verify_crc: bool = True,
+        hold_bytes: int,
+        verify_crc: bool,
     ) -> None:
         self._filtered = filtered
         self._on_loss = on_loss

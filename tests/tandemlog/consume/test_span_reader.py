@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
+from tandemlog.cluster.connection import Connection
 from tandemlog.cluster.histories import PositionCheck, is_behind
 from tandemlog.cluster.pull_answer import PullAnswer, PullPart
 from tandemlog.cluster.topology import NodeInfo, ReadFrom, Topology
@@ -174,6 +175,7 @@ class World:
         )
 
     refresh = current_topology
+    ask_nodes = Connection.ask_nodes
 
     def _info(self, node: FakeNode) -> NodeInfo:
         return NodeInfo(
@@ -304,7 +306,7 @@ async def played(seed: int, *, believe: bool = False) -> Read:
         if work.done():
             break
     work.cancel()
-    await asyncio.wait([work])
+    await asyncio.gather(work, return_exceptions=not work.done())
     return read
 
 

@@ -163,4 +163,4 @@ class Replica:
         )
 
 
-SYNC = {"replication": Replication.SYNC, "min_in_sync": 2}
+SYNC = {"mode": Replication.SYNC, "min_in_sync": 2}

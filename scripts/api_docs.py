@@ -192,8 +192,7 @@ def _signature(function: Callable[..., Any]) -> str:
 
 
 def _parameter(each: inspect.Parameter) -> str:
-    stars = {each.VAR_POSITIONAL: "*", each.VAR_KEYWORD: "**"}.get(each.kind, "")
-    text = f"{stars}{each.name}"
+    text = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}.get(each.kind.name, "") + each.name
     if each.annotation is not each.empty:
         text += f": {_type(each.annotation)}"
     if each.default is not each.empty:

@@ -97,7 +97,7 @@ def run_of_a_test(
 
 @pytest.fixture(name="topic")
 def topic_of_a_test(run: Run, request: pytest.FixtureRequest) -> str:
-    name = request.node.name.split("[")[0][-100:]
+    name: str = request.node.name.split("[")[0][-100:]
     code, _, err = run("topic", "create", name, "--queues", "2")
     assert code == 0, err
     return name

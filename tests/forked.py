@@ -26,7 +26,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO, Any, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = [sys.executable, "-m", "tandemlog"]
@@ -180,19 +180,19 @@ def _serve(descriptor: int) -> list[str]:
                 os.close(each)
 
 
-def _become(request: dict[str, object], files: Sequence[int]) -> list[str]:
+def _become(request: dict[str, Any], files: Sequence[int]) -> list[str]:
     for number in range(3):
         os.dup2(files[number], number)
     for each in files:
         os.close(each)
     os.environ.clear()
-    os.environ.update(request["env"])  # type: ignore[call-overload]
+    os.environ.update(request["env"])
     os.chdir(str(request["cwd"]))
     time.tzset()
     # the server has used gRPC for nothing: what is forked need not load it once more
     own_grpc = sys.modules["tandemlog.transport.own_grpc"]
     own_grpc._inherited = False  # type: ignore[attr-defined]
-    return list(request["arguments"])  # type: ignore[call-overload]
+    return list(map(str, request["arguments"]))
 
 
 def _end_all(pids: Sequence[int]) -> NoReturn:

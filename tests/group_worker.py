@@ -9,6 +9,7 @@ has two: when it begins, and how it ended.
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterable
 
 from tandemlog import Consumer, FollowOptions, errors
 
@@ -22,8 +23,12 @@ def main() -> None:
         def note(what: str, queue_id: int, offset: int = -1) -> None:
             file.write(f"{time.monotonic():.6f} {name} {what} {queue_id} {offset}\n")
 
-        def noting(what: str):  # type: ignore[no-untyped-def]
-            return lambda _, queues: [note(what, queue_id) for _, queue_id in queues]
+        def noting(what: str) -> Callable[[object, Iterable[tuple[str, int]]], None]:
+            def noted(_: object, queues: Iterable[tuple[str, int]]) -> None:
+                for _, queue_id in queues:
+                    note(what, queue_id)
+
+            return noted
 
         ended: list[int] = []
         signal.signal(signal.SIGTERM, lambda *_: ended.append(1))

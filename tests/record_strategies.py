@@ -144,7 +144,7 @@ def log_of(arguments: list[dict[str, Any]], base_offset: int = 0, before: bytes 
 @st.composite
 def log_pieces(draw: st.DrawFn, min_size: int = 0, max_size: int = 6) -> LogPiece:
     arguments = draw(st.lists(record_arguments(), min_size=min_size, max_size=max_size))
-    if arguments and draw(st.booleans()):
+    if len(arguments) > 0 and draw(st.booleans()):
         # Some alike, as one producer sends them.
         arguments = arguments + arguments[:1] * draw(st.integers(0, 30)) + arguments[-1:]
     return log_of(

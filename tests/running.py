@@ -32,7 +32,7 @@ from forked import ROOT, AnyProcess
 from tandemlog.format.record.record import Record, decode_record
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
 
-SMALL = {
+SMALL: dict[str, Any] = {
     "commit_log_file_size": 1 << 20,
     "queue_file_size": 20_000,
     "index_slots": 500,
@@ -165,6 +165,7 @@ class ServerProcess:
     """What the process of a server may suffer, once it was started."""
 
     process: AnyProcess | None
+    program: Path
     log: Path
 
     @property

@@ -68,7 +68,7 @@ class WatchedNode(NodeProcess):
         return Report(answer["pause_ms"], answer["rss_bytes"])
 
     def _ask(self, command: str) -> str:
-        assert self.process is not None
+        assert isinstance(self.process, subprocess.Popen)
         stdin: IO[bytes] | None = self.process.stdin
         stdout: IO[bytes] | None = self.process.stdout
         assert stdin is not None

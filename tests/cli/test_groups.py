@@ -95,9 +95,7 @@ async def test_a_reset_shows_before_and_after(cluster: FakeCluster, ran: Ran) ->
 
     async def moves(*options: str) -> list[tuple[str, int, int | None, int]]:
         found = await rows(ran, "group", "reset", "g", *options)
-        return [
-            tuple(each[name] for name in ("topic", "queue_id", "before", "after")) for each in found
-        ]  # type: ignore[misc]
+        return [(each["topic"], each["queue_id"], each["before"], each["after"]) for each in found]
 
     planned = await moves("--to-earliest", "--dry-run")
     assert planned == [

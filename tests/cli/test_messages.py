@@ -372,7 +372,7 @@ def test_a_dump_of_a_store_is_put_again(run: Run, node: Node, topic: str, tmp_pa
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\x01\x02"), max_size=12)
 names = texts.filter(lambda name: bool(name) and not is_reserved(name))
 keys = texts.map(lambda text: text.replace(" ", "_")).filter(bool)
-messages = st.builds(
+messages: st.SearchStrategy[dict[str, Any]] = st.builds(
     dict,
     body=st.binary(max_size=60)
     | st.text(max_size=20).map(lambda text: text.encode("utf-8", "replace")),

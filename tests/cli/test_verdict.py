@@ -1,6 +1,7 @@
 """What `check` says of a cluster: one picture, one verdict."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ def told(**changed: object) -> Topology:
 MASTER, B, C = node("a", "master"), node("b"), node("c")
 ALARMED = node("b", alarm="the master's store was lost", in_sync=False, state="refused")
 RELAY = replace(MASTER, state="following", detail="follows broker k:1", lag_bytes=70)
-GONE = {"reachable": False, "in_sync": False}
+GONE: dict[str, Any] = {"reachable": False, "in_sync": False}
 
 
 @pytest.mark.parametrize(

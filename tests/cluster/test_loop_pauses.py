@@ -11,10 +11,11 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from grpc import StatusCode, aio
@@ -58,22 +59,24 @@ class Target:
             yield channel
 
 
-Attack = Callable[[Target], Awaitable[None]]
+Attack = Callable[[Target], Coroutine[Any, Any, None]]
 
 
 async def raw(channel: aio.Channel, path: str, data: bytes) -> bytes:
     """The answer to `data`; a refusal by a status is fine, silence is not."""
+    call: Any = channel.unary_unary(path)
     try:
-        return await channel.unary_unary(path)(data, timeout=30)
+        answer: bytes = await call(data, timeout=30)
     except aio.AioRpcError as error:
         if error.code() in (StatusCode.INVALID_ARGUMENT, StatusCode.RESOURCE_EXHAUSTED):
             return b""
         raise
+    return answer
 
 
 async def append(channel: aio.Channel, data: bytes) -> broker_pb2.AppendResponse | None:
     """What the node says of one request; None where gRPC refuses its size."""
-    call = channel.stream_stream(BROKER + "Append")()
+    call: Any = channel.stream_stream(BROKER + "Append")()
     try:
         await call.write(data)
         answer = await call.read()
@@ -175,7 +178,7 @@ async def answers_that_nobody_takes(target: Target) -> None:
     position = broker_pb2.QueuePosition(topic="big", queue_id=0)
     request = broker_pb2.PullRequest(positions=[position], max_bytes=32 << 20)
     async with target.channel() as channel:
-        pull = channel.unary_stream(BROKER + "Pull")
+        pull: Any = channel.unary_stream(BROKER + "Pull")
         calls = [pull(request.SerializeToString()) for _ in range(90)]  # never read
         before = target.node.report().rss_bytes
         await asyncio.sleep(1)

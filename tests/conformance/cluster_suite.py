@@ -50,7 +50,7 @@ def bodies(messages: Sequence[ReceivedMessage]) -> list[bytes]:
 
 def raw_append(endpoint: str, request: broker_pb2.AppendRequest) -> broker_pb2.AppendResponse:
     with grpc.insecure_channel(endpoint) as channel:
-        stub = broker_pb2_grpc.BrokerStub(channel)  # type: ignore[no-untyped-call]
+        stub = broker_pb2_grpc.BrokerStub(channel)
         return next(stub.Append(iter([request]), timeout=60))
 
 

@@ -59,12 +59,12 @@ class StorePortSuite:
         with pytest.raises(StoreError):
             opened.put()
         store.become_master(3)
-        assert store.epochs.table.entries == (EpochEntry(3, 0),)
+        assert list(store.epochs.table.entries) == [EpochEntry(3, 0)]
         opened.put()
         end = store.log.wrote.value
         assert end > 0
         store.become_master(4)
-        assert store.epochs.table.entries == (EpochEntry(3, 0), EpochEntry(4, end))
+        assert list(store.epochs.table.entries) == [EpochEntry(3, 0), EpochEntry(4, end)]
 
     def test_all_counts_as_fsynced_once_it_is(self, opened: Opened) -> None:
         store = opened.store

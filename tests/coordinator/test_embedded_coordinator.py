@@ -134,8 +134,9 @@ async def test_requests_that_are_none_are_refused(opened: OpenedEmbedded) -> Non
             (PUT.path, bytes(3 << 19) + b"1", grpc.StatusCode.INVALID_ARGUMENT),
             ("/etcdserverpb.KV/Nothing", b"", grpc.StatusCode.UNIMPLEMENTED),
         ):
+            call: Any = channel.unary_unary(path)
             with pytest.raises(aio.AioRpcError) as refused:
-                await channel.unary_unary(path)(data, timeout=20)
+                await call(data, timeout=20)
             assert refused.value.code() is code
     assert await value_of(opened.client(), b"k") is None
 
@@ -143,7 +144,7 @@ async def test_requests_that_are_none_are_refused(opened: OpenedEmbedded) -> Non
 async def test_numbers_that_no_enum_has_are_refused(opened: OpenedEmbedded) -> None:
     """proto3 gives them on, and a KeyError would end the process."""
     compare = pb.Compare(key=b"k")
-    for method, request in (
+    requests: Sequence[tuple[Method[Any, Any], Any]] = (
         (RANGE, pb.RangeRequest(key=b"k", sort_target=99)),  # type: ignore[arg-type]
         (RANGE, pb.RangeRequest(key=b"k", sort_order=99)),  # type: ignore[arg-type]
         (TXN, pb.TxnRequest(compare=[pb.Compare(key=b"k", result=99)])),  # type: ignore[arg-type]
@@ -151,9 +152,10 @@ async def test_numbers_that_no_enum_has_are_refused(opened: OpenedEmbedded) -> N
         (TXN, pb.TxnRequest(compare=[compare], success=[
             pb.RequestOp(request_range=pb.RangeRequest(key=b"k", sort_target=9)),  # type: ignore[arg-type]
         ])),
-    ):  # fmt: skip
+    )  # fmt: skip
+    for method, request in requests:
         with pytest.raises(aio.AioRpcError, match="is not known") as refused:
-            await opened.raw(method, request)  # type: ignore[arg-type]
+            await opened.raw(method, request)
         assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert not opened.server.fatal.done()
     await put(opened.client(), b"k", b"1")
@@ -175,16 +177,17 @@ async def test_a_fault_that_has_changed_nothing_ends_nothing(
 async def test_no_request_ends_it(opened: OpenedEmbedded) -> None:
     """Messages at random: each field a number or bytes that may mean nothing."""
     random = Random(7)
-    unary = [RANGE, PUT, TXN, *others_than_these()]
+    unary: list[Method[Any, Any]] = [RANGE, PUT, TXN, *others_than_these()]
     async with aio.insecure_channel(opened.endpoint) as channel:
         for number in range(600):
             method = unary[number % len(unary)]
             data = at_random(random, method.request.DESCRIPTOR).SerializeToString()
+            ask: Any = channel.unary_unary(method.path)
             with contextlib.suppress(aio.AioRpcError):
-                await channel.unary_unary(method.path)(data, timeout=20)
+                await ask(data, timeout=20)
             assert not opened.server.fatal.done(), (method.path, data)
         for _ in range(60):
-            call = channel.stream_stream("/etcdserverpb.Watch/Watch")(timeout=20)
+            call: Any = channel.stream_stream("/etcdserverpb.Watch/Watch")(timeout=20)
             request = at_random(random, pb.WatchRequest.DESCRIPTOR)
             with contextlib.suppress(aio.AioRpcError):
                 await call.write(request.SerializeToString())
@@ -246,7 +249,7 @@ async def test_watches_from_the_beginning_do_not_hold_up_a_renewal(tmp_path: Pat
     data = pb.WatchRequest(create_request=create).SerializeToString()
     loop, longest = asyncio.get_running_loop(), 0.0
     async with aio.insecure_channel(opened.endpoint) as channel:
-        call = channel.stream_stream("/etcdserverpb.Watch/Watch")(timeout=60)
+        call: Any = channel.stream_stream("/etcdserverpb.Watch/Watch")(timeout=60)
         for _ in range(200):
             await call.write(data)
         for _ in range(200):
@@ -261,7 +264,7 @@ async def test_watches_from_the_beginning_do_not_hold_up_a_renewal(tmp_path: Pat
 
 async def test_a_watch_request_that_is_none_ends_its_stream_alone(opened: OpenedEmbedded) -> None:
     async with aio.insecure_channel(opened.endpoint) as channel:
-        call = channel.stream_stream("/etcdserverpb.Watch/Watch")(timeout=20)
+        call: Any = channel.stream_stream("/etcdserverpb.Watch/Watch")(timeout=20)
         await call.write(b"\xff\xff\xff")
         with pytest.raises(aio.AioRpcError) as refused:
             await call.read()
@@ -307,8 +310,8 @@ async def test_streams_above_the_limit_are_refused_and_counted_down(tmp_path: Pa
     progress = pb.WatchRequest(progress_request=pb.WatchProgressRequest()).SerializeToString()
     async with aio.insecure_channel(opened.endpoint) as channel:
 
-        async def answer() -> tuple[object, object]:
-            call = channel.stream_stream("/etcdserverpb.Watch/Watch")(timeout=20)
+        async def answer() -> tuple[Any, Any]:
+            call: Any = channel.stream_stream("/etcdserverpb.Watch/Watch")(timeout=20)
             await call.write(progress)
             return call, await call.read()
 

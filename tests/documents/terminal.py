@@ -98,7 +98,7 @@ class Terminal:
         assert self._shell.stdout is not None
         self._shell.stdin.write(f"{self.here(command)}\nended=$?; echo; echo '{MARK}'$ended\n")
         self._shell.stdin.flush()
-        said = []
+        said: list[str] = []
         for line in self._shell.stdout:
             if line.startswith(MARK):
                 return int(line.removeprefix(MARK)), "".join(said)

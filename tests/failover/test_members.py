@@ -185,7 +185,7 @@ def pauses_of_moved(lines: list[Line], since: float) -> dict[int, float]:
 
 def longest_silence(lines: list[Line], queues: set[int], since: float, until: float) -> float:
     """Between two messages handled of one of `queues`, in a span of time."""
-    times = defaultdict(lambda: [since])
+    times: defaultdict[int, list[float]] = defaultdict(lambda: [since])
     for line in lines:
         if line.what == "handled" and line.queue in queues and since < line.at < until:
             times[line.queue].append(line.at)

@@ -10,7 +10,7 @@ import contextlib
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import grpc
 import pytest
@@ -177,7 +177,7 @@ def test_a_deposed_master_says_nothing_that_is_acted_on_for_ever(tmp_path: Path)
             admin.create_topic("newer", 1)
         with grpc.insecure_channel(old.endpoint) as channel:
             broker, topics = broker_pb2_grpc.BrokerStub(channel), admin_pb2_grpc.AdminStub(channel)
-            answers = [
+            answers: list[Any] = [
                 broker.FetchOffsets(broker_pb2.FetchOffsetsRequest(group=GROUP)),
                 broker.DescribeProducer(broker_pb2.DescribeProducerRequest(producer_id="p")),
                 broker.DescribeGroup(broker_pb2.DescribeGroupRequest(group=GROUP)),
@@ -187,7 +187,7 @@ def test_a_deposed_master_says_nothing_that_is_acted_on_for_ever(tmp_path: Path)
                 ),
                 topics.ListTopics(admin_pb2.ListTopicsRequest(names=["newer"])),
                 topics.ListTopics(admin_pb2.ListTopicsRequest(of_master=True)),
-                topics.CreateTopic(admin_pb2.CreateTopicRequest(topic={"name": TOPIC})),
+                topics.CreateTopic(admin_pb2.CreateTopicRequest(topic=admin_pb2.Topic(name=TOPIC))),
                 topics.DeleteTopic(admin_pb2.DeleteTopicRequest(name="newer")),
                 topics.ListGroups(admin_pb2.ListGroupsRequest()),
             ]

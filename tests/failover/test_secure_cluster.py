@@ -165,9 +165,9 @@ def test_everything_is_replaced_under_load(up: Up, tmp_path: Path) -> None:
     """Every certificate, and the operator's token; then new connections, by a switch."""
     security = up.security
     access, token_file = str(security.access_file), security.file("operator", "token")
+    files = security.client
     old = Security(
-        *(getattr(security.client, name) for name in ("ca_file", "cert_file", "key_file")),
-        token=token_file.read_text().strip(),
+        files.ca_file, files.cert_file, files.key_file, token=token_file.read_text().strip()
     )
     with Admin(up.endpoints, security=security.client) as admin:
         admin.create_topic("load", 1)

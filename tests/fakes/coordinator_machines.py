@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 from tandemlog.v1 import coordinator_pb2 as pb
 from tandemlog_server.node.embedded_coordinator.limits import Limits
@@ -58,7 +59,7 @@ def delete(key: bytes, end: bytes = b"") -> pb.RequestOp:
     return pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=key, range_end=end))
 
 
-def get(key: bytes, end: bytes = b"", **more: int) -> pb.RequestOp:
+def get(key: bytes, end: bytes = b"", **more: Any) -> pb.RequestOp:
     return pb.RequestOp(request_range=pb.RangeRequest(key=key, range_end=end, **more))
 
 

@@ -53,7 +53,7 @@ class Fault(Enum):
 class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
     cluster: "FakeCluster"
     node_id: str
-    faults: deque[Fault | RefusedError] = field(default_factory=deque)
+    faults: deque[Fault | RefusedError | None] = field(default_factory=deque)
     visible: int | None = None
     removed: dict[tuple[str, int], int] = field(default_factory=dict)
     holes: set[tuple[str, int, int]] = field(default_factory=set)
@@ -93,8 +93,8 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
     async def start(self) -> None:
         guards = [TokenGuard(self.cluster)] if self.cluster.tokens is not None else []
         self._server = aio.server(options=SERVER_OPTIONS, interceptors=guards)
-        broker_pb2_grpc.add_BrokerServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
-        admin_pb2_grpc.add_AdminServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
+        broker_pb2_grpc.add_BrokerServicer_to_server(self, self._server)
+        admin_pb2_grpc.add_AdminServicer_to_server(self, self._server)
         address, credentials = f"127.0.0.1:{self._port}", self.cluster.credentials
         if credentials is None:
             self._port = self._server.add_insecure_port(address)
@@ -504,7 +504,9 @@ class FakeCluster:
         self.groups = FakeGroups(self.log)
         self.master_id = "n0"
         self.epoch = 1
-        self.nodes = {f"n{number}": FakeNode(self, f"n{number}") for number in range(slaves + 1)}
+        # calls that it lacks answer UNIMPLEMENTED, as those of any servicer
+        new_node: Callable[[FakeCluster, str], FakeNode] = FakeNode
+        self.nodes = {f"n{number}": new_node(self, f"n{number}") for number in range(slaves + 1)}
         self._appended = asyncio.Event()
 
     async def __aenter__(self) -> "FakeCluster":

@@ -231,8 +231,12 @@ class FakeGroups:
                 owner = group.left.get((row.topic, row.queue_id))
             elif owner is None and not request.dry_run:
                 group.left.pop((row.topic, row.queue_id), None)
-            mine = owner is not None and owner[0] == request.member_id
-            if request.member_id and not (mine and request.member_epoch >= owner[1]):
+            mine = (
+                owner is not None
+                and owner[0] == request.member_id
+                and request.member_epoch >= owner[1]
+            )
+            if request.member_id and not mine:
                 self.refused_commits.append(
                     (request.member_id, (row.topic, row.queue_id), row.queue_offset)
                 )

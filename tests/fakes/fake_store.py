@@ -5,7 +5,7 @@ store does: keep whole records, cut a torn tail.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -25,6 +25,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 _LENGTH = struct.Struct(">I")
 _FILLER = 1 << 31
+NO_BROKER = "a fake store follows no broker of RocketMQ"
 
 
 def record(payload: bytes) -> bytes:
@@ -95,6 +96,22 @@ class FakeTable:
         self.change(data)
 
 
+class FakeGroups(FakeTable):
+    """The consumer groups."""
+
+    def take_rows(self, rows: Mapping[str, object], gone: Collection[str], now_ms: int) -> None:
+        raise AssertionError(NO_BROKER)
+
+
+class FakeOffsets(FakeTable):
+    """The consumer offsets."""
+
+    def take_rows(
+        self, rows: dict[str, object], before: frozenset[tuple[str, str]]
+    ) -> frozenset[tuple[str, str]]:
+        raise AssertionError(NO_BROKER)
+
+
 class FakeLog:
     """The commit log on a FakeDisk."""
 
@@ -121,6 +138,9 @@ class FakeLog:
 
     def in_memory(self, offset: int, max_bytes: int) -> bool:
         return True
+
+    def next_record(self, offset: int, below: int) -> int | None:
+        raise AssertionError(NO_BROKER)
 
     def move(self, end: int) -> None:
         """The positions after the data has changed."""
@@ -178,7 +198,7 @@ class FakeStore:
         self.epochs = FakeEpochs(disk)
         self.confirmed = Position("confirmed", min(disk.confirmed, disk.end))
         self.reputed = Position("reputed", self.confirmed.value)
-        self.topics, self.groups, self.consumer_offsets = FakeTable(), FakeTable(), FakeTable()
+        self.topics, self.groups, self.consumer_offsets = FakeTable(), FakeGroups(), FakeOffsets()
         self.group_members = FakeTable()
         self.log_identity = FakeTable()
         self.config = StoreConfig(directory=Path("/fake"), flush=flush)
@@ -305,8 +325,14 @@ class FakeStore:
         self.epochs.append(EpochEntry(epoch, self.log.wrote.value))
         self.master = True
 
+    def become_relay(self, epoch: int) -> None:
+        raise AssertionError(NO_BROKER)
+
     def become_slave(self) -> None:
         self.master = self.counts = False
+
+    def copy_aside(self, start: int, end: int) -> Path:
+        raise AssertionError(NO_BROKER)
 
     def drop_before(self, offset: int) -> None:
         """Retention: whole files below `offset` go."""

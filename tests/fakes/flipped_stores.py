@@ -126,9 +126,9 @@ def base_store(*, clean: bool, property_crc: bool = False) -> Base:
         topic, queue_id, number = IDLE
         start = 5 * config.commit_log_file_size
         store.reset(start)
-        numbers = QueueBegins(start, {topic: {queue_id: number}}).encode()
+        begins = QueueBegins(start, {topic: {queue_id: number}}).encode()
         producers = store.producers.snapshot().encode()
-        store.take_prologue(len(numbers).to_bytes(8) + numbers + producers)
+        store.take_prologue(len(begins).to_bytes(8) + begins + producers)
     store.epochs.append(EpochEntry(1, store.log.wrote.value))
     for topic in TOPICS:
         store.topics.create(TopicConfig(topic, 2, 2), clock.now_ms())

@@ -107,6 +107,7 @@ def at_work(endpoint: str) -> None:
     send, within = producer.send, stream.__iter__()
 
     def child() -> None:
+        sent: list[concurrent.futures.Future[Any]] = [waiting]
         calls: list[Callable[[], Any]] = [
             lambda: producer.send(Message(TOPIC, b"no")),
             lambda: producer.send_many(TOPIC, [b"no"]),
@@ -132,7 +133,7 @@ def at_work(endpoint: str) -> None:
             lambda: waiting.result(),
             lambda: waiting.result(20),
             lambda: raised(waiting.exception()),
-            lambda: raised(next(concurrent.futures.as_completed([waiting])).exception()),
+            lambda: raised(next(concurrent.futures.as_completed(sent)).exception()),
         ]
         for call in calls:
             refused(call)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import tandemlog  # noqa: F401 - before gRPC: see there
 
@@ -30,7 +31,7 @@ def main() -> None:
     server.start()
     over = threading.Event()
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        say = channel.unary_unary("/Echo/Say")
+        say: Any = channel.unary_unary("/Echo/Say")
 
         def talk() -> None:
             while not over.wait(0.001):

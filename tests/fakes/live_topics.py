@@ -1,6 +1,7 @@
 """Topics with messages in a fake cluster, for the live source; and a Cluster of plain values."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from fakes.fake_broker import ThreadedCluster
 from tandemlog import Producer, ProducerOptions
@@ -12,7 +13,7 @@ from tandemlog.spark.cluster.offsets_resolve import NOTHING, Held
 from tandemlog.spark.cluster.options import ClusterOptions
 
 
-def cluster_options(running: ThreadedCluster, **more: int) -> ClusterOptions:
+def cluster_options(running: ThreadedCluster, **more: Any) -> ClusterOptions:
     return ClusterOptions(tuple(running.endpoints), **{"retry_timeout_ms": 5_000} | more)
 
 
@@ -45,7 +46,9 @@ class PlainCluster:
         self.history = LogHistory(number, named)
         self.cut = {(name[0], int(name[1:])): offset for name, offset in cut.items()}
 
-    def check(self, positions: Offsets, history: LogHistory | None) -> PositionCheck | None:
+    def check(
+        self, positions: Mapping[Queue, int], history: LogHistory | None
+    ) -> PositionCheck | None:
         if self.history is None or not self.sure:
             return None
         cut = {}

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from grpc import aio
 
@@ -163,4 +164,4 @@ class Replica:
         )
 
 
-SYNC = {"mode": Replication.SYNC, "min_in_sync": 2}
+SYNC: dict[str, Any] = {"mode": Replication.SYNC, "min_in_sync": 2}

@@ -65,12 +65,13 @@ def settings(
 ) -> NodeConfig:
     """Of a node below `folder`, with a certificate of `authority` and this access file."""
     folder.mkdir(exist_ok=True)
-    tls: dict[str, Any] = {"reload_interval_ms": 10}
+    tls: Any = {"reload_interval_ms": 10}
+    store: Any = {"directory": folder / f"store-{node_id}", **SMALL}
     if authority is not None:
         certificate, key = authority.node(node_id).write(folder, node_id)
         tls |= {"ca_file": str(authority.write(folder)), "cert_file": str(certificate)}
         tls |= {"key_file": str(key), "client_certificates": "required" if required else "none"}
-    security = dict(fields.pop("security", {}))
+    security: Any = dict(fields.pop("security", {}))
     if access:
         path = folder / "access.toml"
         path.write_text(access)
@@ -82,7 +83,7 @@ def settings(
         http_listen="127.0.0.1:0" if http else "",
         tls=tls,
         security=security,
-        store={"directory": folder / f"store-{node_id}", **SMALL},
+        store=store,
         **fields,
     )
 

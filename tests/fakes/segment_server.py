@@ -8,10 +8,10 @@ from typing import Any, Self
 
 import grpc
 
-from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
+from tandemlog.v1 import admin_pb2, broker_pb2, common_pb2
 
 
-class SegmentServer(admin_pb2_grpc.AdminServicer, broker_pb2_grpc.BrokerServicer):
+class SegmentServer:
     """Serves the log files of a store from `start` to `confirmed`. `drop_after`: each stream ends
     without a word after so many chunks."""
 
@@ -31,8 +31,23 @@ class SegmentServer(admin_pb2_grpc.AdminServicer, broker_pb2_grpc.BrokerServicer
         self._drop_after = drop_after
         self.streams = 0
         self._server = grpc.server(ThreadPoolExecutor(4))
-        admin_pb2_grpc.add_AdminServicer_to_server(self, self._server)
-        broker_pb2_grpc.add_BrokerServicer_to_server(self, self._server)
+        describe = grpc.unary_unary_rpc_method_handler(
+            self._describe,
+            request_deserializer=admin_pb2.DescribeClusterRequest.FromString,
+            response_serializer=admin_pb2.DescribeClusterResponse.SerializeToString,
+        )
+        fetch = grpc.unary_stream_rpc_method_handler(
+            self._fetch,
+            request_deserializer=broker_pb2.FetchSegmentRangeRequest.FromString,
+            response_serializer=broker_pb2.SegmentChunk.SerializeToString,
+        )
+        served: Any = {
+            "Admin": {"DescribeCluster": describe},
+            "Broker": {"FetchSegmentRange": fetch},
+        }
+        for service, methods in served.items():
+            handler = grpc.method_handlers_generic_handler(f"tandemlog.v1.{service}", methods)
+            self._server.add_generic_rpc_handlers((handler,))
         any_port = "127.0.0.1:0"
         if credentials is None:
             port = self._server.add_insecure_port(any_port)
@@ -56,9 +71,7 @@ class SegmentServer(admin_pb2_grpc.AdminServicer, broker_pb2_grpc.BrokerServicer
     def _note(self, context: Any) -> None:
         self.proofs.add(dict(context.invocation_metadata()).get("authorization", ""))
 
-    def DescribeCluster(  # noqa: N802 - the name of the call
-        self, request: Any, context: Any
-    ) -> admin_pb2.DescribeClusterResponse:
+    def _describe(self, request: object, context: Any) -> admin_pb2.DescribeClusterResponse:
         self._note(context)
         node = common_pb2.NodeStatus(
             node_id="n0",
@@ -68,7 +81,7 @@ class SegmentServer(admin_pb2_grpc.AdminServicer, broker_pb2_grpc.BrokerServicer
         )
         return admin_pb2.DescribeClusterResponse(answered_by="n0", nodes=[node])
 
-    def FetchSegmentRange(  # noqa: N802 - the name of the call
+    def _fetch(
         self, request: broker_pb2.FetchSegmentRangeRequest, context: Any
     ) -> Iterator[broker_pb2.SegmentChunk]:
         self._note(context)

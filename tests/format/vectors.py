@@ -1,7 +1,9 @@
 """Bytes computed by Java programs, and by RocketMQ's own classes, for the tests of the format."""
 
+from typing import Any
+
 PROPERTIES = {"UNIQ_KEY": "7F0000010000123456780000000A0001", "TAGS": "TagA"}
-FIELDS = {
+FIELDS: dict[str, Any] = {
     "topic": "TopicTest",
     "queue_id": 3,
     "flag": 0,

@@ -50,7 +50,8 @@ class Caller:
             if method is not None and method.streaming:
                 return await self._stream(channel, call)
             timeout = WAIT_S if call.path.endswith("/Pull") else UNARY_TIMEOUT_S
-            answer = await channel.unary_unary(call.path)(call.messages[0], timeout=timeout)
+            ask: Any = channel.unary_unary(call.path)
+            answer: bytes = await ask(call.messages[0], timeout=timeout)
             return Outcome(grpc.StatusCode.OK, answers=(answer,))
         except aio.AioRpcError as fault:
             return Outcome(fault.code(), fault.details() or "")

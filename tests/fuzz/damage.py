@@ -11,7 +11,7 @@ and one whose process was killed.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from signal import ITIMER_REAL, SIGALRM, setitimer, signal
@@ -168,7 +168,7 @@ def suffer(name: str, what: list[dict[str, Any]]) -> str:
                 return ""
             bench.clock.advance(1_000_000)
             for step in ("read", "put", "read again", "close"):
-                wrong = _tolerant(lambda step=step: _step(bench, store, step))  # type: ignore[misc]
+                wrong = _tolerant(partial(_step, bench, store, step))
                 if wrong:
                     return f"{step}: {wrong}"
     except Exception as problem:
@@ -207,16 +207,16 @@ def _look(bench: Bench) -> str:
     """The other ways to a message: each finds what it asks for, or says why not."""
     store = bench.store
     for number in (0, 11, 23):
-        found = _tolerant(lambda n=number: store.reader.query_key("T", f"key{n}"))  # type: ignore[misc]
+        found = _tolerant(partial(store.reader.query_key, "T", f"key{number}"))
         for record in found.records if found is not None else ():
             if b"key%d" % number not in record:
                 return f"a query for key{number} finds a record without it"
     for topic, queue in QUEUES:
         for boundary in Boundary:
-            _tolerant(lambda t=topic, q=queue, b=boundary: store.reader.search_offset(t, q, 5, b))  # type: ignore[misc]
+            _tolerant(partial(store.reader.search_offset, topic, queue, 5, boundary))
     _tolerant(lambda: store.reader.ranges(()))
     for offset in (0, 1, 8192, store.log.wrote.value - 1, 1 << 40):
-        _tolerant(lambda o=offset: store.reader.record_at(o))  # type: ignore[misc]
+        _tolerant(partial(store.reader.record_at, offset))
     store.producers.describe("p")
     store.consumer_offsets.fetch("g", ())
     return ""

@@ -69,8 +69,9 @@ class Mutator:
         inner = [field for field in tree if isinstance(field.value, list)]
         if inner and random.random() < 0.6:
             field = random.choice(inner)
-            if field.known is not None and isinstance(field.value, list):
-                self._change(random, field.value, field.known.message_type)
+            message = field.known.message_type if field.known is not None else None
+            if message is not None and isinstance(field.value, list):
+                self._change(random, field.value, message)
                 return
         if not tree or random.random() < 0.15:
             self._add(random, tree, descriptor)

@@ -110,7 +110,8 @@ class Attacked:
         for config in configs:
             faults = [str(fault) for fault in verify(config).faults]
             assert faults == [], faults
-        report = compare(*configs)
+        one, other = configs
+        report = compare(one, other)
         faults = [str(fault) for fault in report.faults]
         assert faults == [], faults
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from grpc import aio
 
@@ -135,7 +136,7 @@ class OneNode:
             self.bodies = [b"canary"]
             await self._put(broker, [Put(TOPIC, 3, b"canary")])
 
-    async def _put(self, broker: broker_pb2_grpc.BrokerStub, puts: list[Put]) -> None:
+    async def _put(self, broker: Any, puts: list[Put]) -> None:
         call = broker.Append(iter([put_request(puts)]))
         answer = await call.read()
         assert isinstance(answer, broker_pb2.AppendResponse)

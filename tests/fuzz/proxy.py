@@ -43,7 +43,7 @@ class Proxy:
 
     async def __aenter__(self) -> "Proxy":
         service, method = PATH.lstrip("/").split("/")
-        handler: Any = grpc.stream_stream_rpc_method_handler(self._serve)  # type: ignore[arg-type]
+        handler: Any = grpc.stream_stream_rpc_method_handler(self._serve)
         handlers = grpc.method_handlers_generic_handler(service, {method: handler})
         self._server.add_generic_rpc_handlers((handlers,))
         self._server.add_insecure_port(self.endpoint)

@@ -179,7 +179,7 @@ class Master:
         return data
 
     def _lead(self, state: HaState) -> Term:
-        states = []
+        states: list[HaState] = []
         return begin_term(self.bench.store, state, states.append, MASTER_CONFIG)
 
     def _put(self, count: int) -> None:

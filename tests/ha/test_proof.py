@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from grpc import aio
@@ -100,7 +101,8 @@ async def test_a_client_holds_no_stream_by_saying_nothing(replica: Make) -> None
     master = replica("m", call)
     await master.lead()
     async with aio.insecure_channel(master.endpoint) as channel:
-        frame = decode_master_frame(await channel.stream_stream(PATH)().read())
+        stream: Any = channel.stream_stream(PATH)()
+        frame = decode_master_frame(await stream.read())
     assert isinstance(frame, Refusal)
     assert "'orders' is an identity without one" in frame.reason
     assert len(call.refusals) == 1
@@ -128,7 +130,7 @@ async def test_a_first_frame_that_is_no_hello_is_refused(replica: Make) -> None:
 
     async def said(data: bytes) -> str:
         async with aio.insecure_channel(master.endpoint) as channel:
-            stream = channel.stream_stream(PATH)()
+            stream: Any = channel.stream_stream(PATH)()
             await stream.write(data)
             frame = decode_master_frame(await stream.read())
             assert isinstance(frame, Refusal)

@@ -1,6 +1,7 @@
 """Whose word counts: what a hello may change on a master, and what an answer may on a slave."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -172,7 +173,7 @@ def test_no_stranger_takes_the_place_of_one_that_is_here() -> None:
     ],
 )
 def test_an_acknowledgement_of_what_was_not_sent_is_refused(
-    changes: dict[str, int], words: str
+    changes: dict[str, Any], words: str
 ) -> None:
     made = group(B)
     session = made.open(100.0)

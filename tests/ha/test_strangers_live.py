@@ -4,6 +4,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from grpc import aio
@@ -51,7 +52,7 @@ async def say(master: Replica, *frames: SlaveFrame | bytes) -> list[MasterFrame]
     more of it."""
     found: list[MasterFrame] = []
     async with aio.insecure_channel(master.endpoint) as channel:
-        call = channel.stream_stream(PATH)()
+        call: Any = channel.stream_stream(PATH)()
         for frame in frames:
             data = frame if isinstance(frame, bytes) else encode_slave_frame(frame)
             await call.write(data)
@@ -107,7 +108,7 @@ async def test_streams_beyond_the_bound_are_told_so_and_members_come_in(replica:
     await slave.caught_up(master)
     await eventually(lambda: len(master.master.group.set.members) == 2)
     async with aio.insecure_channel(master.endpoint) as channel:
-        held = channel.stream_stream(PATH)()
+        held: Any = channel.stream_stream(PATH)()
         await held.write(encode_slave_frame(HELLO))
         await held.read()
         last = (await say(master, replace(HELLO, node_id="y")))[-1]
@@ -189,7 +190,8 @@ async def test_a_chunk_that_is_changed_on_the_way_is_asked_for_again(
     master, slave = replica("m"), replica("s")
     await master.lead()
     master.put(30)
-    right, changed = SendChunk.frame, []
+    right = SendChunk.frame
+    changed: list[int] = []
 
     def frame(this: SendChunk, data: Buffer, sent_at_ms: int) -> Chunk:
         made = right(this, data, sent_at_ms)

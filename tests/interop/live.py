@@ -182,7 +182,7 @@ def config_of(store: Path) -> StoreConfig:
 
 
 @contextlib.contextmanager
-def side_by_side(folder: Path, version: str, **settings: object) -> Iterator[SideBySide]:
+def side_by_side(folder: Path, version: str, **settings: Any) -> Iterator[SideBySide]:
     """A broker of `version` with a topic; everything is ended with the block."""
     name_server = NameServer(folder / "namesrv", version)
     broker = Broker(folder / "broker", version)

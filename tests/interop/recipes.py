@@ -55,7 +55,7 @@ class Recipe:
     topics: dict[str, int]
     steps: tuple[Step, ...]
     kill: bool = False
-    settings: dict[str, object] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
     sizes: StoreSizes = SMALL
     attributes: dict[str, dict[str, str]] = field(default_factory=dict)
     unobserved: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ id and by time. A broker refuses to start, or serves nothing, where one byte of 
 
 import hashlib
 from collections.abc import Set
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.interop
 SIZES = StoreSizes(
     commit_log_file_size=262_144, queue_file_size=4_000, index_slots=200, index_entries=800
 )
-STORE_SETTINGS = {
+STORE_SETTINGS: dict[str, Any] = {
     "commit_log_file_size": SIZES.commit_log_file_size,
     "queue_file_size": SIZES.queue_file_size,
     "index_slots": SIZES.index_slots,
@@ -98,6 +99,12 @@ def found_by_key(client: StoreClient, topic: str, keys: str) -> list[tuple[str, 
     return [row_place(row) for row in client.call("key", topic, keys)["messages"]]
 
 
+def is_found_as(
+    client: StoreClient, topic: str, keys: str, allowed: list[list[tuple[str, int, int]]]
+) -> bool:
+    return found_by_key(client, topic, keys) in allowed
+
+
 def ends_of_index(store: Path) -> set[int]:
     """The records (log offsets) at which the index files of a killed process end. A broker that
     keeps such a file puts that record into its index again: it skips what lies below the end of its
@@ -133,9 +140,7 @@ def check_broker(
         # a broker dispatches to the queues first, and to its index a moment later
         wait_until(
             f"the broker's index gives {keys} of {topic} as {place} alone",
-            lambda topic=topic, keys=keys, allowed=allowed: (
-                found_by_key(client, topic, keys) in allowed
-            ),
+            partial(is_found_as, client, topic, keys, allowed),
         )
         by_id = client.call("view", topic, message_id)["message"]
         assert row_content(by_id) == (message_id, keys, body)

@@ -62,9 +62,12 @@ class Cluster:
             "name_servers": [f"127.0.0.1:{self.name_server.port}"],
             **rocketmq,
         }
-        replication = {"min_in_sync": 2} if rocketmq.get("in_sync_slaves") else {}
         self.running = Running(
-            folder, flush="sync", store=store, extra={"rocketmq": section}, **replication
+            folder,
+            flush="sync",
+            min_in_sync=2 if rocketmq.get("in_sync_slaves") else 1,
+            store=store,
+            extra={"rocketmq": section},
         )
         self.seen: Seen = {}
 

@@ -385,9 +385,10 @@ class World:
         term, replica.term, replica.follows = replica.term, None, None
         if lost and self.rules.async_flush:
             replica.incarnation += 1
-        resumes = not self.rules.each_term_is_a_new_epoch and term is not None
-        if resumes and self.register.leader == replica.member and self.register.epoch == term.epoch:
-            register = self.register
+        if self.rules.each_term_is_a_new_epoch or term is None:
+            return
+        register = self.register
+        if register.leader == replica.member and register.epoch == term.epoch:
             replica.term = Term(register.epoch, term.start, register.in_sync, register.revision)
 
     def _any(self, waiting: list[Each]) -> Each:

@@ -602,7 +602,7 @@ async def test_health_is_watched_and_reflection_refuses_what_is_no_request(maste
             assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
         watch.cancel()
         path = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
-        call = channel.channel.stream_stream(path)()
+        call: Any = channel.channel.stream_stream(path)()
         await call.write(b"\xff\xff")
         with pytest.raises(aio.AioRpcError) as refused:
             await call.read()

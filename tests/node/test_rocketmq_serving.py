@@ -36,6 +36,7 @@ from tandemlog_server.node.roles.rocketmq_serving import RocketmqServing
 from tandemlog_server.node.roles.terms import Terms
 from tandemlog_server.node.settings.config import NodeConfig
 from tandemlog_server.node.settings.host_port import split_endpoint
+from tandemlog_server.node.settings.rocketmq_section import RocketmqSection
 from tandemlog_server.node.settings.sections import StoreSection
 from tandemlog_server.rocketmq.wire import requests
 from tandemlog_server.rocketmq.wire.client import RemotingClient
@@ -48,8 +49,10 @@ QUICK = ConnectionOptions(
 
 
 def config(directory: Path, name_server_port: int = 0, **rocketmq: Any) -> NodeConfig:
-    servers = [f"127.0.0.1:{name_server_port}"] if name_server_port else []
-    section = {"listen": "127.0.0.1:0", "broker_name": NAME, "name_servers": servers, **rocketmq}
+    servers = (f"127.0.0.1:{name_server_port}",) if name_server_port else ()
+    section = RocketmqSection(
+        listen="127.0.0.1:0", broker_name=NAME, name_servers=servers, **rocketmq
+    )
     store = StoreSection(
         directory=directory,
         commit_log_file_size=1 << 20,

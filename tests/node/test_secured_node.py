@@ -173,7 +173,7 @@ async def test_certificates_at_the_gate(tmp_path: Path, required: bool) -> None:
     config = settings(tmp_path, authority=authority, required=required)
 
     async def outcome(pair: Pair | None, trusted: Authority = authority) -> str:
-        async with channel(node, trusted, pair) as on:
+        async with channel(started, trusted, pair) as on:
             admin: Any = admin_pb2_grpc.AdminStub(on)
             try:
                 await admin.DescribeCluster(admin_pb2.DescribeClusterRequest(), timeout=10)
@@ -181,7 +181,7 @@ async def test_certificates_at_the_gate(tmp_path: Path, required: bool) -> None:
                 return f"{error.code().name} {error.details()}"
             return "ok"
 
-    async with running(config) as node:
+    async with running(config) as started:
         good = authority.client("x")
         assert await outcome(good) == "ok"
         assert await outcome(authority.node("n1")) == "ok"
@@ -206,8 +206,9 @@ async def test_a_hello_needs_the_certificate_of_its_node(tmp_path: Path, access:
     hello = Hello("test", "n1", "1", "n1:1")
 
     async def said(pair: Pair, metadata: Any = (), each: Hello = hello) -> str:
-        async with channel(node, authority, pair) as on:
-            call = on.stream_stream(PATH)(metadata=metadata, timeout=10)
+        async with channel(started, authority, pair) as on:
+            stream: Any = on.stream_stream(PATH)
+            call = stream(metadata=metadata, timeout=10)
             await call.write(encode_slave_frame(each))
             try:
                 frame = decode_master_frame(await call.read())
@@ -215,8 +216,8 @@ async def test_a_hello_needs_the_certificate_of_its_node(tmp_path: Path, access:
                 return f"{error.code().name} {error.details()}"
             return frame.reason if isinstance(frame, Refusal) else type(frame).__name__
 
-    async with running(config) as node:
-        before = node.status()
+    async with running(config) as started:
+        before = started.status()
         assert "names another node: 'n2'" in await said(authority.node("n2"))
         assert "of the cluster 'x'" in await said(authority.node("n1", "x"))
         fault = await said(authority.client("writer"))
@@ -226,9 +227,9 @@ async def test_a_hello_needs_the_certificate_of_its_node(tmp_path: Path, access:
             assert "names another node: 'n2'" in both
             assert "of the cluster 'x'" in await said(authority.node("n1", "x"), bearer("n1"))
             assert await said(authority.client("writer"), bearer("n1")) == "Answer"
-        members = {each.node_id for each in node.members()} - {"n1"}
+        members = {each.node_id for each in started.members()} - {"n1"}
         assert members == {"n0"}
-        assert node.status().epoch == before.epoch
+        assert started.status().epoch == before.epoch
         far = replace(hello, accepted_epoch=1 << 20)
         assert "names another node" in await said(authority.node("n2"), each=far)
         assert await said(authority.node("n1")) == "Answer"

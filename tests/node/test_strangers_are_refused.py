@@ -213,7 +213,8 @@ async def change_the_master(made: Scene, who: Any) -> object:
 
 
 async def greet(made: Scene, who: Any, hello: Hello | bytes, *acks: Ack) -> object:
-    call = made.on.stream_stream(PATH)(metadata=who)
+    stream: Any = made.on.stream_stream(PATH)
+    call = stream(metadata=who)
     await call.write(hello if isinstance(hello, bytes) else encode_slave_frame(hello))
     for ack in acks:
         with suppress(aio.AioRpcError, asyncio.InvalidStateError):

@@ -28,7 +28,9 @@ from fakes.log_builder import LogBuilder
 from fakes.replicas import eventually
 from tandemlog.admin import AsyncAdmin
 from tandemlog_server.ha.errors import StateFileError
+from tandemlog_server.node.node import Node
 from tandemlog_server.node.preflight import faults
+from tandemlog_server.node.roles.following_roles import FollowingRoles
 from tandemlog_server.rocketmq.wire.frames import encode_header
 from tandemlog_server.storage.errors import DiskFullError
 
@@ -76,6 +78,13 @@ async def broker() -> AsyncIterator[FakeRocketmq]:
     await made.start()
     yield made
     await made.stop()
+
+
+def following(node: Node) -> FollowingRoles:
+    """What makes this node follow its broker."""
+    roles = node.membership.roles
+    assert isinstance(roles, FollowingRoles)
+    return roles
 
 
 def refusing(call: Callable[[Any], None], times: int = 1) -> Callable[[Any], None]:
@@ -176,7 +185,7 @@ async def test_a_takeover_needs_a_log_that_was_compared_since_the_broker_came_ba
             broker.builder.put("Orders", 0, b"taken since %d" % number)
         assert broker.builder.end <= node.store.log.wrote.value
         await broker.start()
-        await eventually(lambda: "disk is full" in node.membership.roles.follower.state.fault)
+        await eventually(lambda: "disk is full" in following(node).follower.state.fault)
         broker.permission = 4
         waits = await taken_over(node, within_s=4)
         assert waits or b"taken since 0" in await bodies(node)
@@ -215,7 +224,7 @@ async def test_topics_of_a_store_of_its_own_are_not_touched(
     await filled(other).start()
     node = await started(config(tmp_path, follow=other.address))
     try:
-        await eventually(lambda: "did not come from" in node.membership.roles.follower.state.fault)
+        await eventually(lambda: "did not come from" in following(node).follower.state.fault)
         assert node.store.topics.names() == ["mine"]
         assert node.store.groups.names() == []
     finally:
@@ -229,7 +238,7 @@ async def test_a_takeover_that_fails_at_its_note_leaves_a_node_that_follows(
     node = await started(config(tmp_path, follow=broker.address))
     try:
         await caught_up(node, broker)
-        file = node.membership.roles._file
+        file = following(node)._file
         monkeypatch.setattr(file, "save", refusing(file.save))
         broker.permission = 4
         with pytest.raises(DiskFullError):
@@ -248,7 +257,7 @@ async def test_a_takeover_that_failed_at_its_note_can_be_repeated(
     node = await started(config(tmp_path, follow=broker.address))
     try:
         await caught_up(node, broker)
-        file = node.membership.roles._file
+        file = following(node)._file
         monkeypatch.setattr(file, "save", refusing(file.save))
         broker.permission = 4
         with pytest.raises(DiskFullError):
@@ -267,7 +276,7 @@ async def test_a_takeover_whose_term_could_not_begin_does_not_say_that_it_is_don
         append, refusals = node.store.epochs.append, [DiskFullError("full")]
 
         def refuse(entry: Any) -> None:
-            if refusals and node.membership.roles.taken_over:
+            if refusals and following(node).taken_over:
                 raise refusals.pop()
             append(entry)
 
@@ -302,7 +311,7 @@ async def test_what_its_broker_has_deleted_before_it_came_is_no_reason_to_wait_f
 
 
 async def test_a_broker_that_lost_its_tail_after_it_was_asked_is_no_reason_to_wait_forever(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its end was that of the log before; the comparison waits for bytes that are gone."""
     broker = Beating(LogBuilder(Path("/unused"), FILE))
@@ -312,8 +321,9 @@ async def test_a_broker_that_lost_its_tail_after_it_was_asked_is_no_reason_to_wa
     node = await started(config(tmp_path, follow=broker.address))
     try:
         await caught_up(node, broker)
-        step = node.membership.roles.follower._step
-        fresh = []
+        follower = following(node).follower
+        step = follower._step
+        fresh: list[int] = []
 
         def stale(facts: Any) -> Any:
             found = step(facts)
@@ -322,12 +332,12 @@ async def test_a_broker_that_lost_its_tail_after_it_was_asked_is_no_reason_to_wa
                 lost_tail(broker.builder, broker.builder.records[-5].physical_offset)
             return found
 
-        node.membership.roles.follower._step = stale  # type: ignore[method-assign]
+        monkeypatch.setattr(follower, "_step", stale)
         await broker.stop()
         await broker.start()
         await eventually(lambda: bool(fresh))
         await asyncio.sleep(0.5)
-        await eventually(lambda: node.membership.roles.follower.state.following)
+        await eventually(lambda: following(node).follower.state.following)
     finally:
         await node.stop()
         await broker.stop()
@@ -358,7 +368,7 @@ async def test_a_takeover_can_be_forced_while_log_comes_first(
         await eventually(lambda: node.store.log.wrote.value > 3_000)
         await broker.stop()
         await asyncio.to_thread(node.store.flush)
-        await eventually(lambda: not node.membership.roles.follower.state.following)
+        await eventually(lambda: not following(node).follower.state.following)
         await asyncio.sleep(3)  # the log stands still, and longer than it may be held
         assert await taken_over(node, force=True, within_s=5) == ""
     finally:
@@ -392,7 +402,7 @@ async def test_what_was_received_is_flushed_when_the_connection_ends(
     node = await started(config(tmp_path, follow=broker.address))
     try:
         await eventually(lambda: node.store.log.wrote.value > 3_000)
-        await eventually(lambda: not node.membership.roles.follower.state.following)
+        await eventually(lambda: not following(node).follower.state.following)
         await asyncio.sleep(1)
         assert node.store.log.flushed.value == node.store.log.wrote.value
     finally:
@@ -440,8 +450,8 @@ async def test_the_log_of_another_broker_behind_the_ha_port_is_noticed(
     node = await started(config(tmp_path, follow=other.address))
     try:
         said = "is that the port of another broker?"
-        await eventually(lambda: said in node.membership.roles.follower.state.fault)
-        assert not node.membership.roles.follower.state.following
+        await eventually(lambda: said in following(node).follower.state.fault)
+        assert not following(node).follower.state.following
     finally:
         await node.stop()
         await other.stop()

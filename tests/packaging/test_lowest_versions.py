@@ -120,8 +120,8 @@ def test_a_cluster_on_the_lowest_versions(bin_folder: Path, tmp_path: Path) -> N
         run(tandemlog, "topic", "create", "t", "--queues", "2", *node)
         run(tandemlog, "put", "t", "--key", "k", *node, stdin=b"\n".join(BODIES))
         # --follow, since the slave may still be on the way
-        pull = ("pull", "t", "--offset", "earliest", "--from", "slave", "--format", "jsonl")
-        pull += ("--follow", "--max", str(len(BODIES)))
+        pull = ["pull", "t", "--offset", "earliest", "--from", "slave", "--format", "jsonl"]
+        pull += ["--follow", "--max", str(len(BODIES))]
         pulled = [json.loads(line) for line in run(tandemlog, *pull, *node).splitlines()]
         assert sorted(base64.b64decode(each["body"]) for each in pulled) == sorted(BODIES)
         assert run(tandemlog, "query", "t", "--key", "k", "--max", "3", *node)

@@ -51,6 +51,9 @@ class OneFile:
     def in_memory(self, offset: int, max_bytes: int) -> bool:
         return True
 
+    def next_record(self, offset: int, below: int) -> int | None:
+        raise AssertionError("whoever cuts frames knows where records begin")
+
 
 def test_a_frame_holds_as_many_whole_records_as_it_can() -> None:
     made = cut(log_of([40, 40, 40, 10]), 1000, Place(1000), LIMIT)

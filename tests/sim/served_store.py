@@ -94,18 +94,24 @@ class Derived:
         assert record.queue_offset == len(held), f"{row} follows {held[-1:]}"
         held.append(row)
         self.rows.append(row)
-        marked = MARK_NAME in data
+        mark = mark_in(record.properties_raw) if MARK_NAME in data else None
         self.producers.take(
             np.array([start], np.int64),
             np.array([end - start], np.uint32),
             np.array([record.store_timestamp], np.int64),
-            [(0, mark_in(record.properties_raw).encode().encode())] if marked else [],
+            [(0, mark.encode().encode())] if mark is not None else [],
             end,
         )
 
 
 class ServedStore(ElectedStore):
     """See the module. `files` hold the tables from one start to the next."""
+
+    topics: Any
+    groups: Any
+    consumer_offsets: Any
+    group_members: Any
+    log_identity: Any
 
     def __init__(
         self,
@@ -119,7 +125,7 @@ class ServedStore(ElectedStore):
         super().__init__(disk, before, flush)
         self.clock = clock
         folder = Path("/store/config")
-        tables: Any = (
+        tables = (
             TopicTable(folder / "topics.json", files),
             GroupTable(folder / "groups.json", files),
             ConsumerOffsets(folder / "offsets.json", files),
@@ -128,7 +134,8 @@ class ServedStore(ElectedStore):
         for table in tables:
             table.load()
         self.topics, self.groups, self.consumer_offsets, self.group_members = tables
-        self.log_identity: Any = LogIdentity(folder / "identity.json", files, self.epochs, new_id)
+        epochs: Any = self.epochs  # a table is all that is asked of it
+        self.log_identity = LogIdentity(folder / "identity.json", files, epochs, new_id)
         self.log_identity.load()
         if self.topics.get(TOPIC) is None:
             self.topics.create(TopicConfig(TOPIC, QUEUES, QUEUES), 0)

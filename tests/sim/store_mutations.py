@@ -60,7 +60,8 @@ CHECK = ProducerTable.check
 
 
 def dispatch_what_is_written(this: ReputService, limit: int | None = None) -> int:
-    return RUN_ONCE(this, this._source.log.committed.value)
+    log: Any = this._source.log
+    return RUN_ONCE(this, log.committed.value)
 
 
 def settle_without_fsync(this: SlaveStore) -> Outcome:

@@ -11,15 +11,18 @@ import asyncio
 import contextlib
 import itertools
 import selectors
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
+from contextvars import Context
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 from unittest.mock import patch
 
 from fakes.clock import FakeClock
 from sim.ha_nodes import ViolationError
 
 T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
 MANY_TURNS = 20_000
 
 
@@ -46,6 +49,9 @@ class NoSockets(selectors.SelectSelector):
 class WorldLoop(asyncio.SelectorEventLoop):
     """See the module; `run_ready` is all that makes it run."""
 
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
+
     def __init__(self, clock: FakeClock) -> None:
         self._world = clock
         super().__init__(NoSockets())
@@ -56,8 +62,13 @@ class WorldLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._world.monotonic()
 
-    def call_soon_threadsafe(self, *arguments: Any, **more: Any) -> asyncio.Handle:
-        return self.call_soon(*arguments, **more)
+    def call_soon_threadsafe(
+        self,
+        callback: Callable[[*Arguments], object],
+        *args: *Arguments,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        return self.call_soon(callback, *args, context=context)
 
     def run_in_executor(  # type: ignore[override]
         self, executor: object, work: Callable[..., T], *arguments: Any
@@ -77,8 +88,7 @@ class WorldLoop(asyncio.SelectorEventLoop):
     @property
     def next_timer(self) -> float:
         """When it has something to do again; of a loop that waits for time alone."""
-        when: float = self._scheduled[0].when()
-        return when
+        return self._scheduled[0].when()
 
     def _is_due(self) -> bool:
         scheduled = self._scheduled
@@ -111,7 +121,9 @@ class WorldLoop(asyncio.SelectorEventLoop):
         for task in asyncio.all_tasks(self):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             with contextlib.suppress(RuntimeError):
-                task.get_coro().close()  # type: ignore[union-attr]
+                work = task.get_coro()
+                assert work is not None
+                work.close()
         self._ready.clear()
         self._scheduled.clear()
         self.close()

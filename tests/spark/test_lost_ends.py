@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from tandemlog_server.storage.tools.rebuild import rebuild as store_rebuild
 from tandemlog_server.storage.tools.recover import recover
 
 HERE = InProcess(1)
-SIZES = {"index_slots": 10, "index_entries": 400}
+SIZES: dict[str, Any] = {"index_slots": 10, "index_entries": 400}
 
 
 def config_of(store: Path) -> StoreConfig:

@@ -146,7 +146,8 @@ def test_without_tags_where_the_stores_index_has_none(tmp_path: Path) -> None:
 
 def schedule_codes(folder: Path) -> list[int]:
     path = folder / "consumequeue" / "SCHEDULE_TOPIC_XXXX" / "1" / f"{0:020d}"
-    return np.frombuffer(path.read_bytes(), UNIT_DTYPE)["tags_code"].tolist()
+    codes: list[int] = np.frombuffer(path.read_bytes(), UNIT_DTYPE)["tags_code"].tolist()
+    return codes
 
 
 def test_delay_levels_are_those_of_the_stores_own_queues(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -46,6 +46,9 @@ def child(work: Callable[[], int]) -> tuple[int, str]:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), text
 
 
+NO_SOCKET: Any = None
+
+
 def test_a_worker_on_which_spark_hangs_up_ends_without_a_word() -> None:
     def writes(_: object, __: bool) -> int:
         reading, writing = os.pipe()
@@ -55,7 +58,7 @@ def test_a_worker_on_which_spark_hangs_up_ends_without_a_word() -> None:
         stream.flush()
         return 0
 
-    assert child(lambda: quiet(writes)(None, True)) == (1, "")
+    assert child(lambda: quiet(writes)(NO_SOCKET, True)) == (1, "")
 
 
 def test_other_errors_of_a_worker_are_passed_on() -> None:
@@ -63,8 +66,8 @@ def test_other_errors_of_a_worker_are_passed_on() -> None:
         raise ConnectionRefusedError("no route")
 
     with pytest.raises(ConnectionRefusedError, match="no route"):
-        quiet(fails)(None, True)
-    assert quiet(lambda _, __: 7)(None, True) == 7
+        quiet(fails)(NO_SOCKET, True)
+    assert quiet(lambda _, __: 7)(NO_SOCKET, True) == 7
 
 
 @pytest.mark.spark

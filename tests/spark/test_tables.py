@@ -4,7 +4,7 @@ import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -153,7 +153,8 @@ def test_a_table_serves_every_use_with_the_options_of_that_use() -> None:
     given = A | {"maxOffsetsPerTrigger": "5", "batchMessages": "7", "endingOffsets": "latest"}
     schema = as_read(LiveDataSource(new_table(given)).schema())
     assert LiveDataSource({}).reader(schema) is not None
-    assert LiveDataSource({}).streamReader(schema).getDefaultReadLimit().max_rows == 5
+    limit: Any = LiveDataSource({}).streamReader(schema).getDefaultReadLimit()
+    assert limit.max_rows == 5
 
 
 @pytest.mark.parametrize("form", ["reader", "writer", "streamWriter"])

@@ -100,11 +100,13 @@ async def test_a_message_carries_its_span_to_the_consumer(
     processed = spans.get_finished_spans()[-1]
     assert (processed.name, processed.kind) == ("process t", SpanKind.CONSUMER)
     (link,) = processed.links
-    assert link.context.span_id == sent.get_span_context().span_id
-    assert link.context.trace_id == sent.get_span_context().trace_id
+    origin = sent.get_span_context()
+    assert origin is not None
+    assert link.context.span_id == origin.span_id
+    assert link.context.trace_id == origin.trace_id
     assert (processed.attributes or {})["messaging.consumer.group.name"] == "g"
     extracted = trace.get_current_span(tracing.context_of(message.properties))
-    assert extracted.get_span_context().span_id == sent.get_span_context().span_id
+    assert extracted.get_span_context().span_id == origin.span_id
 
 
 async def test_a_send_is_part_of_the_callers_trace(

@@ -86,7 +86,8 @@ def test_walk_strict_stops_at_the_first_fault(log: LogPiece, data: st.DataObject
 
 
 def plain_walk(buffer: bytes, log: LogPiece) -> tuple[list[int], int, CorruptRecordError | None]:
-    positions, position = [], log.start
+    positions: list[int] = []
+    position = log.start
     while position < len(buffer):
         try:
             record = decode_record(buffer, position, physical_offset=log.base_offset + position)

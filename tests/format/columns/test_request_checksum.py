@@ -54,7 +54,7 @@ def test_every_part_of_a_message_is_content() -> None:
         replace(first, topic="others"),
         replace(first, body=b"b body"),
         replace(first, keys=["l"]),
-        replace(first, tags=None),
+        replace(first, tags=""),
         replace(first, properties={"p": "2"}),
         replace(first, properties={"q": "1"}),
         replace(first, flag=1),

@@ -4,7 +4,7 @@ import pytest
 
 from fakes.fake_coordinator import CoordinatorWorld, FakeCoordinator, Fault
 from tandemlog_server.ha.coordinator.errors import CoordinatorUnavailableError, UnknownOutcomeError
-from tandemlog_server.ha.coordinator.values import Delete, KeyRange, Put, Txn
+from tandemlog_server.ha.coordinator.values import Delete, KeyRange, Put, Txn, TxnResult
 from tandemlog_server.ha.election.keys import ClusterKeys
 from tandemlog_server.ha.election.requests import (
     Action,
@@ -192,19 +192,19 @@ async def test_a_member_is_removed_and_taken_back(cluster: Cluster) -> None:
 
 
 async def test_a_change_between_the_read_and_the_transaction_is_looked_at(
-    cluster: Cluster,
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """n3 comes up after its removal was decided: it is refused then."""
     original, first = cluster.client.txn, True
 
-    async def txn(wanted: Txn):  # type: ignore[no-untyped-def]
+    async def txn(wanted: Txn) -> TxnResult:
         nonlocal first
         if first:
             first = False
             await original(Txn(then=(Put(KEYS.member("n3"), encode(member("n3"))),)))
         return await original(wanted)
 
-    cluster.client.txn = txn  # type: ignore[method-assign]
+    monkeypatch.setattr(cluster.client, "txn", txn)
     with pytest.raises(ChangeRefusedError, match="n3 is up"):
         await cluster.requests.change(Change(Action.REMOVE_MEMBER, "n3"))
 

@@ -1,6 +1,7 @@
 """What a node does next: every row is one look at the keys."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -299,7 +300,7 @@ def test_a_removed_node_leaves() -> None:
 # ---- forced failover
 
 
-FORCE = {"request": RequestValue(FORCED, "b", "1"), "request_revision": 9}
+FORCE: dict[str, Any] = {"request": RequestValue(FORCED, "b", "1"), "request_revision": 9}
 LATER = RULES.lease_s + 0.1
 
 
@@ -328,7 +329,7 @@ def test_a_forced_failover_concerns_its_target_alone() -> None:
 
 
 def test_a_leader_whose_store_has_failed_makes_room_for_one_that_can_lead() -> None:
-    leading = own(A, leading=5, store_fault="its store has failed: EIO")  # type: ignore[arg-type]
+    leading = own(A, leading=5, store_fault="its store has failed: EIO")
     held = record("a", "b", epoch=5)
     step = look(seen(held=held), leading)
     assert isinstance(step, StepDown), step

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fakes.election import KEYS, SyncCoordinator, disk, record
+from tandemlog_server.ha.coordinator.values import Txn
 from tandemlog_server.ha.election.keys import ClusterKeys
 from tandemlog_server.ha.election.snapshot import Snapshot
 from tandemlog_server.ha.election.transactions import (
@@ -42,7 +43,7 @@ def keys() -> SyncCoordinator:
     return SyncCoordinator()
 
 
-def winning(snapshot: Snapshot, candidate: Candidate, *, unclean: bool = False) -> object:
+def winning(snapshot: Snapshot, candidate: Candidate, *, unclean: bool = False) -> Txn:
     return win(KEYS, snapshot, candidate, required=2, unclean=unclean, reason="test", now_ms=1)
 
 
@@ -52,7 +53,7 @@ def test_one_of_two_founders_wins(keys: SyncCoordinator) -> None:
     assert [keys.txn(each).succeeded for each in first] == [True, False]
     snapshot = keys.snapshot()
     assert (snapshot.uuid, keys.record().epoch, keys.record().in_sync) == (
-        "of a", 5, {disk("a")}
+        "of a", 5, frozenset({disk("a")})
     )  # fmt: skip
 
 
@@ -170,7 +171,7 @@ def test_forcing(keys: SyncCoordinator) -> None:
     assert not keys.txn(force(KEYS, held, outside, 1)).succeeded, "the leader's key has changed"
     assert keys.txn(force(KEYS, keys.snapshot(), outside, 1)).succeeded
     forced = keys.record()
-    assert (forced.in_sync, forced.unclean_epoch) == ({disk("c")}, 2)
+    assert (forced.in_sync, forced.unclean_epoch) == (frozenset({disk("c")}), 2)
     assert "c" in forced.known
     assert keys.snapshot().request is None
 

@@ -81,6 +81,8 @@ def test_chunks_follow_the_link() -> None:
     )
     session.receive(replace(HELLO, epochs=(), max_offset=0), 0.0)
 
+    now = 0.0
+
     def lengths(count: int, took: float) -> list[int]:
         nonlocal now
         found = []
@@ -89,7 +91,6 @@ def test_chunks_follow_the_link() -> None:
             found.append(chunk(session.pump(now)).length >> 10)
         return found
 
-    now = 0.0
     assert lengths(9, 0.01) == [32, 64, 128, 256, 512, 1024, 2048, 4096, 4096], "a quick link"
     assert lengths(3, 0.2) == [4096] * 3, "within a heartbeat it stays"
     assert lengths(9, 0.4) == [2048, 1024, 512, 256, 128, 64, 32, 32, 32]

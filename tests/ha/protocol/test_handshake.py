@@ -2,6 +2,7 @@
 
 import zlib
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -239,7 +240,7 @@ def test_checksums_with_a_gap_are_refused() -> None:
 # --- the slave's own look
 
 
-def slave(**changes: int) -> SlaveView:
+def slave(**changes: Any) -> SlaveView:
     base = SlaveView(0, 4000, 3000, FILE, 4)
     return replace(base, **changes)
 

@@ -1,6 +1,7 @@
 """The slave's side of a stream."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,7 @@ ANSWER = Answer(
 ACCEPT = AcceptEpoch(3, Member("m", "mi"), frozenset({"m"}))
 
 
-def chunk(offset: int = 500, data: bytes = b"x" * 50, **changes: int) -> Chunk:
+def chunk(offset: int = 500, data: bytes = b"x" * 50, **changes: Any) -> Chunk:
     base = Chunk(
         offset, epoch=2, epoch_start=300, confirm=0, max_offset=900, sent_at_ms=0, master_epoch=3,
         data=data,

@@ -53,10 +53,11 @@ def test_a_token_and_a_certificate_lead_to_their_identity() -> None:
 
 def test_a_node_is_known_by_its_certificate_without_a_row_of_its_own() -> None:
     who = keeper().identify("", node("n7"))
-    assert (who.identity.name, who.nodes) == ("node/n7", {"n7"})
+    assert (who.identity.name, who.nodes) == ("node/n7", frozenset({"n7"}))
     assert not who.identity.may_see("orders")
     own = keeper().identify("", node("n1"))
-    assert (own.identity.name, own.nodes) == ("n1", {"n1"})  # it has other rights, if any
+    # it has other rights, if any
+    assert (own.identity.name, own.nodes) == ("n1", frozenset({"n1"}))
 
 
 def test_all_proofs_of_a_node_count() -> None:

@@ -72,7 +72,7 @@ def test_no_name_takes_long() -> None:
 def test_a_name_that_no_topic_has_is_not_remembered() -> None:
     patterns = Patterns(["a*"])
     assert patterns.cover("a" * MAX_TOPIC)
-    for longer in ("a" * (MAX_TOPIC + 1), b"a" * (MAX_TOPIC + 1)):
-        assert not (patterns.cover if isinstance(longer, str) else patterns.cover_bytes)(longer)
+    assert not patterns.cover("a" * (MAX_TOPIC + 1))
+    assert not patterns.cover_bytes(b"a" * (MAX_TOPIC + 1))
     assert list(patterns._known) == ["a" * MAX_TOPIC]
     assert Patterns(["*"]).cover("a" * (MAX_TOPIC + 1))

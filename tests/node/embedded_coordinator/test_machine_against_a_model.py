@@ -116,7 +116,8 @@ def compares(draw: st.DrawFn) -> pb.Compare:
             ]
         )
     )
-    compare = pb.Compare(key=draw(keys), target=target, result=draw(st.sampled_from(range(4))))
+    result = draw(st.sampled_from(pb.Compare.CompareResult.values()))
+    compare = pb.Compare(key=draw(keys), target=target, result=result)
     setattr(compare, name, draw(values if name == "value" else numbers))
     return compare
 

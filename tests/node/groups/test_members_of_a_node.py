@@ -49,7 +49,7 @@ async def serving(folder: Path) -> AsyncIterator[Cluster]:
             for topic, queues in TOPICS.items():
                 asked = admin_pb2.Topic(name=topic, read_queues=queues, write_queues=queues)
                 await admin.CreateTopic(admin_pb2.CreateTopicRequest(topic=asked, update=False))
-            yield Cluster(broker_pb2_grpc.BrokerStub(channel), admin, node)  # type: ignore[arg-type]
+            yield Cluster(broker_pb2_grpc.BrokerStub(channel), admin, node)
     finally:
         await node.stop()
 
@@ -241,7 +241,8 @@ async def test_looking_goes_on_after_an_error(
 ) -> None:
     one, two = Member(cluster, "one", session_timeout_ms=1_000), Member(cluster, "two")
     await converge(one, two)
-    real, failed = Group.next_expiry, []
+    real = Group.next_expiry
+    failed: list[str] = []
 
     def next_expiry(group: Group) -> float:
         if not failed:

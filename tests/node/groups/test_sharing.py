@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fakes.fake_broker import FakeCluster
-from tandemlog import AsyncAdmin, errors
+from tandemlog import AsyncAdmin, ReceivedMessage, errors
 from tandemlog.cluster.connection import ConnectionOptions
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.consume.follow_options import FollowOptions
@@ -196,7 +196,7 @@ async def test_callbacks_run_in_the_callers_task(endpoint: str) -> None:
 async def test_a_late_commit_is_refused_by_name(endpoint: str) -> None:
     async with consumer(endpoint) as one, consumer(endpoint) as two:
         async with await one.follow("orders") as first:
-            messages = {}
+            messages: dict[Queue, ReceivedMessage] = {}
             while len(messages) < 4:
                 message = await first.poll(10_000)
                 assert message is not None
@@ -300,7 +300,7 @@ async def test_what_comes_after_the_stream_began_is_read_from_its_beginning(
 ) -> None:
     watchful = FollowOptions(refresh_ms=10)
     async with AsyncAdmin(endpoint) as admin, consumer(endpoint, options=watchful) as one:
-        topics = ["orders", re.compile("later-.*")]
+        topics: list[str | re.Pattern[str]] = ["orders", re.compile("later-.*")]
         async with await one.follow(topics, start="latest") as stream:
             await admin.create_topic("orders", 5, update=True)
             await admin.create_topic("later-1", 4)
@@ -322,7 +322,7 @@ async def test_a_group_passes_what_its_tags_skip(endpoint: str) -> None:
             assert stream.positions == dict.fromkeys(ALL, 25)
 
 
-SLOW = {"max_poll_interval_ms": 250}
+SLOW: dict[str, Any] = {"max_poll_interval_ms": 250}
 
 
 async def left(endpoint: str) -> None:

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from fakes.batches import Put, batch_of
 from fakes.stores import CONFIG, Bench
 from tandemlog_server.node.http import workload as module
@@ -155,14 +157,19 @@ def test_pairs_beyond_the_bound_are_summed() -> None:
     assert found.folded_lags == 2
 
 
-def test_a_record_is_read_once_while_the_offset_stands() -> None:
+def test_a_record_is_read_once_while_the_offset_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
     bench.put(3)
     bench.settle()
     bench.store.consumer_offsets.commit("g", "T", 0, 0)
-    reads = []
+    reads: list[int] = []
     original = bench.store.reader.store_timestamp
-    bench.store.reader.store_timestamp = lambda at: reads.append(at) or original(at)  # type: ignore[func-returns-value,method-assign]
+
+    def noted(at: int) -> int:
+        reads.append(at)
+        return original(at)
+
+    monkeypatch.setattr(bench.store.reader, "store_timestamp", noted)
     seen = workload(bench)
     for _ in range(3):
         seen.numbers()
@@ -172,7 +179,9 @@ def test_a_record_is_read_once_while_the_offset_stands() -> None:
     assert len(reads) == 2
 
 
-def test_a_scrape_that_runs_out_of_time_continues_with_the_next() -> None:
+def test_a_scrape_that_runs_out_of_time_continues_with_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     bench = Bench()
     bench.put(1)
     bench.settle()
@@ -185,7 +194,7 @@ def test_a_scrape_that_runs_out_of_time_continues_with_the_next() -> None:
         bench.clock.work(module.READ_S)
         return original(at)
 
-    bench.store.reader.store_timestamp = slow  # type: ignore[method-assign]
+    monkeypatch.setattr(bench.store.reader, "store_timestamp", slow)
     seen = workload(bench)
     ages = []
     for _ in range(3):

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,7 +44,8 @@ class FakeStore:
             return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, queue_offset, 0, end)
         if queue_offset > end:
             return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, end, 0, end)
-        found, following = [], queue_offset
+        found: list[bytes] = []
+        following = queue_offset
         for tag, body in messages[queue_offset : queue_offset + 2]:  # two units a look
             if found and sum(map(len, found)) + len(body) > max_bytes:
                 break
@@ -231,14 +233,15 @@ async def test_a_slave_is_suggested_for_what_is_far_behind() -> None:
 
 async def test_what_cannot_be_asked() -> None:
     rig = Rig()
-    for fields, field_name in (
+    refused: tuple[tuple[dict[str, Any], str], ...] = (
         ({}, "positions"),
         ({"positions": [{"topic": "t"}], "max_messages": -1}, "max_messages"),
         ({"positions": [{"topic": "t"}], "max_bytes": -1}, "max_bytes"),
         ({"positions": [{"topic": "unknown"}]}, "topic"),
-    ):
+    )
+    for fields, field_name in refused:
         with pytest.raises(RequestRefusedError) as raised:
-            await rig.pull(**fields)  # type: ignore[arg-type]
+            await rig.pull(**fields)
         assert raised.value.field == field_name
 
 
@@ -302,19 +305,21 @@ async def test_what_one_pull_names_is_bounded(positions: int, tags: int, field: 
     assert refused.value.actual == refused.value.limit + 1
 
 
-async def test_a_pull_whose_caller_is_gone_reads_no_further() -> None:
+async def test_a_pull_whose_caller_is_gone_reads_no_further(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rig = Rig()
     for queue_id in range(50):
         rig.put(queue_id, b"a")
     started, go = threading.Event(), threading.Event()
     get = rig.store.get
 
-    def slow_get(*args: object) -> GetResult:
+    def slow_get(*args: Any) -> GetResult:
         started.set()
         assert go.wait(10)
-        return get(*args)  # type: ignore[arg-type]
+        return get(*args)
 
-    rig.store.get = slow_get  # type: ignore[method-assign]
+    monkeypatch.setattr(rig.store, "get", slow_get)
     pulling = asyncio.create_task(rig.pull(*[(queue_id, 1) for queue_id in range(50)]))
     await asyncio.to_thread(started.wait, 10)
     pulling.cancel()

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -195,7 +196,7 @@ async def test_a_refused_batch_is_told_and_the_writer_goes_on(rig: Rig) -> None:
     ],
 )
 async def test_columns_that_do_not_fit_are_refused(
-    rig: Rig, fields: dict[str, object], field: str
+    rig: Rig, fields: dict[str, Any], field: str
 ) -> None:
     stream = rig.pump.open_stream()
     rig.pump.submit(stream, request(9, **fields))

@@ -99,8 +99,8 @@ def test_the_batch_has_the_columns() -> None:
 def test_topics_that_are_no_text() -> None:
     request = PutRequest(
         topics=[b"\xff"],
-        queue_topics=b"\0",
-        queue_ids=b"\0",
+        queue_topics=bytearray(1),
+        queue_ids=bytearray(1),
         records=b"x",
         sizes=b"\1\0\0\0",
         queue_indexes=b"\0\0",

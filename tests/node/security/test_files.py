@@ -11,6 +11,7 @@ from fakes.authority import DAY, Authority, Pair
 from fakes.secured_node import access_text
 from tandemlog_server.node.security.files import check_security, load_tls, read_file, utc_now
 from tandemlog_server.node.settings.config import ConfigError, NodeConfig
+from tandemlog_server.node.settings.security_sections import SecuritySection, TlsSection
 
 AUTHORITY = Authority()
 N0 = AUTHORITY.node("n0")
@@ -24,12 +25,10 @@ def config(folder: Path, pair: Pair = N0, *, access: str = "", **security: Any) 
         security["access_file"] = str(folder / "access.toml")
     return NodeConfig(
         cluster_id="test",
-        tls={
-            "ca_file": str(AUTHORITY.write(folder)),
-            "cert_file": str(certificate),
-            "key_file": str(key),
-        },
-        security=security,
+        tls=TlsSection(
+            ca_file=str(AUTHORITY.write(folder)), cert_file=str(certificate), key_file=str(key)
+        ),
+        security=SecuritySection(**security),
     )
 
 

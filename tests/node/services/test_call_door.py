@@ -76,7 +76,8 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def ask(channel: aio.Channel, data: bytes) -> broker_pb2.QueueRangesResponse:
-    return broker_pb2.QueueRangesResponse.FromString(await channel.unary_unary("/S/Ranges")(data))
+    call: Any = channel.unary_unary("/S/Ranges")
+    return broker_pb2.QueueRangesResponse.FromString(await call(data))
 
 
 async def test_a_request_that_is_none_is_refused_by_name() -> None:
@@ -115,7 +116,7 @@ async def test_calls_above_the_limit_are_refused_as_busy() -> None:
 async def test_a_stream_above_the_limit_ends_with_a_status_that_says_why() -> None:
     rig = Rig(max_streams=1)
     async with rig.served() as channel:
-        first = channel.stream_stream("/S/Puts")()
+        first: Any = channel.stream_stream("/S/Puts")()
         await first.write(b"")
         await first.read()
         with pytest.raises(aio.AioRpcError, match=r"limits\.streams is 1") as refused:
@@ -129,7 +130,8 @@ async def test_a_stream_above_the_limit_ends_with_a_status_that_says_why() -> No
 async def test_an_answer_that_nobody_takes_ends_its_call_and_gives_its_room_back() -> None:
     rig = Rig(take_s=0.01)
     async with rig.served() as channel:
-        call = channel.unary_stream("/S/Big")(b"")  # never read
+        big: Any = channel.unary_stream("/S/Big")
+        call = big(b"")  # never read
         await until(lambda: rig.door.calls_total == 1 and rig.door.calls == 0)
         assert rig.turns.held_bytes == 0
         call.cancel()
@@ -138,7 +140,8 @@ async def test_an_answer_that_nobody_takes_ends_its_call_and_gives_its_room_back
 async def test_what_a_call_holds_is_given_back_when_its_caller_is_gone() -> None:
     rig = Rig()
     async with rig.served() as channel:
-        call = channel.unary_stream("/S/Big")(b"")
+        big: Any = channel.unary_stream("/S/Big")
+        call = big(b"")
         await until(lambda: rig.turns.held_bytes == 2 * BIG)
         call.cancel()
         await until(lambda: rig.turns.held_bytes == 0)
@@ -148,7 +151,7 @@ async def test_a_method_of_others_refuses_by_a_status_and_without_a_traceback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with Rig().served() as channel:
-        check = channel.unary_unary("/S/Check")
+        check: Any = channel.unary_unary("/S/Check")
         assert await check(b"")
         for data in (b"\xff\xff", b"\x0a\x00" * (1 << 20)):
             with pytest.raises(aio.AioRpcError) as refused:

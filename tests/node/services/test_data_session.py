@@ -12,8 +12,10 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.message import Message
 
 from fakes.secured_node import access_text, token
+from tandemlog.format.constants import Buffer
 from tandemlog.transport.data_frames import (
     FROM_NODE,
     GREETING_BYTES,
@@ -79,13 +81,13 @@ class Rig:
         self.takes_puts = asyncio.Event()
         self.takes_puts.set()
         self.most_puts = 1 << 30
-        self.tokens: list[str] = []
+        self.tokens: list[object] = []
         self.stream_status: tuple[grpc.StatusCode, str] | None = None
 
-    async def pull(self, requests: AsyncIterator[bytes], context: CallContext) -> Any:
+    async def pull(self, requests: AsyncIterator[Buffer], context: CallContext) -> Any:
         context.add_done_callback(self._end)
         self.tokens.append(context.invocation_metadata())
-        request = await anext(requests)
+        request = bytes(await anext(requests))
         self.pulls.append(request)
         if request == b"refused":
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "who calls?")
@@ -100,8 +102,8 @@ class Rig:
         return self.answers.get(request, request)
 
     async def append(
-        self, requests: AsyncIterator[bytes], context: CallContext
-    ) -> AsyncGenerator[broker_pb2.AppendResponse, None]:
+        self, requests: AsyncIterator[Buffer], context: CallContext
+    ) -> AsyncGenerator[Message, None]:
         context.add_done_callback(self._end)
         if self.stream_status is not None:
             context.set_code(self.stream_status[0])
@@ -109,7 +111,7 @@ class Rig:
             return
         async for request in requests:
             await self.takes_puts.wait()
-            self.puts.append(request)
+            self.puts.append(bytes(request))
             yield broker_pb2.AppendResponse(request_id=len(self.puts))
             if len(self.puts) >= self.most_puts:
                 return
@@ -237,7 +239,8 @@ async def test_puts_are_one_stream_in_order() -> None:
             found = await client.frame()
             assert found is not None
             assert (found.call, found.kind) == (5, Kind.ANSWER)
-            assert broker_pb2.AppendResponse.FromString(found.payload).request_id == number
+            answer = broker_pb2.AppendResponse.FromString(bytes(found.payload))
+            assert answer.request_id == number
         assert rig.puts == given
 
 

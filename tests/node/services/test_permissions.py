@@ -269,7 +269,8 @@ async def test_replication_is_for_nodes_and_only_as_themselves(
     async with running(settings(tmp_path, access=access)) as node, channel(node) as on:
 
         async def said(who: str, hello: bytes) -> str:
-            call = on.stream_stream("/tandemlog.v1.Replication/Replicate")(metadata=bearer(who))
+            stream: Any = on.stream_stream("/tandemlog.v1.Replication/Replicate")
+            call = stream(metadata=bearer(who))
             await call.write(hello)
             frame = decode_master_frame(await call.read())
             return frame.reason if isinstance(frame, Refusal) else type(frame).__name__
@@ -303,8 +304,9 @@ async def test_without_security_no_one_is_asked(tmp_path: Path) -> None:
         request = admin_pb2.CreateTopicRequest(topic=admin_pb2.Topic(name="t"))
         answer = await first_answer(on, "tandemlog.v1.Admin/CreateTopic", request)
         assert not answer.error.code
+        steal: Any = on.unary_unary("/tandemlog.v1.Broker/Steal")
         with pytest.raises(grpc.RpcError, match="UNIMPLEMENTED"):
-            await on.unary_unary("/tandemlog.v1.Broker/Steal")(b"")
+            await steal(b"")
 
 
 def test_the_page_says_what_each_method_needs() -> None:

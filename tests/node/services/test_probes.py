@@ -64,7 +64,7 @@ async def test_watches_of_strangers_leave_room_for_puts(tmp_path: Path) -> None:
         assert await watches[0].code() is StatusCode.UNAVAILABLE
         await until(lambda: node._door.streams == 2)  # a quarter of all
         assert not watches[-1].done()
-        puts = other.stream_stream(
+        puts: Any = other.stream_stream(
             "/tandemlog.v1.Broker/Append",
             response_deserializer=broker_pb2.AppendResponse.FromString,
         )(metadata=bearer("op"))

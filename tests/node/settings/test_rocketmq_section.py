@@ -23,8 +23,13 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.environ", {})
 
 
+def node_with(**sections: Any) -> NodeConfig:
+    """Of sections as a file has them."""
+    return NodeConfig(**sections)
+
+
 def section(**values: Any) -> RocketmqSection:
-    return NodeConfig(rocketmq=values).rocketmq
+    return node_with(rocketmq=values).rocketmq
 
 
 @pytest.mark.parametrize(
@@ -74,17 +79,17 @@ def test_what_may_not_names_the_key_and_the_way_out(values: dict[str, Any], said
 
 
 def test_a_node_without_protection_needs_no_second_word() -> None:
-    NodeConfig(insecure=True, rocketmq={**WIDE, "slaves": ["10.0.0.1"]})
+    node_with(insecure=True, rocketmq={**WIDE, "slaves": ["10.0.0.1"]})
     with pytest.raises(ValidationError, match=r"give rocketmq\.slaves"):
-        NodeConfig(insecure=True, rocketmq=WIDE)
+        node_with(insecure=True, rocketmq=WIDE)
 
 
 def test_a_broker_cannot_be_elected() -> None:
     counting = {"listen": "127.0.0.1:10951", "in_sync_slaves": ["127.0.0.1"]}
     coordinator = {"endpoints": ["h:1"]}
-    NodeConfig(coordinator=coordinator, rocketmq={"listen": "127.0.0.1:10951"})
+    node_with(coordinator=coordinator, rocketmq={"listen": "127.0.0.1:10951"})
     with pytest.raises(ValidationError, match="a broker cannot be elected"):
-        NodeConfig(coordinator=coordinator, rocketmq=counting)
+        node_with(coordinator=coordinator, rocketmq=counting)
 
 
 def test_port_0_finds_a_row_of_free_ports() -> None:

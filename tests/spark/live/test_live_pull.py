@@ -323,7 +323,7 @@ def batch(*records: bytes) -> ReceivedBatch:
         next_offset=0,
         min_offset=0,
         max_offset=0,
-        records=memoryview(b"".join(records)),  # type: ignore[arg-type]
+        records=memoryview(b"".join(records)),
         sizes=np.array([len(each) for each in records], np.uint32),
     )
 

@@ -54,6 +54,7 @@ def test_tasks_that_fail_half_way(
     frame = spark.range(ROWS, numPartitions=PARTITIONS).select(body("id").alias("body"))
     name = "spark.sql.execution.arrow.maxRecordsPerBatch"
     before = spark.conf.get(name)
+    assert before is not None
     spark.conf.set(name, "50")
     try:
         frame.write.format("tandemlog").mode("append").options(

@@ -1,6 +1,7 @@
 """The live source and sink inside a real Spark, over real nodes."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,9 +137,9 @@ def test_the_order_of_a_read_depends_on_its_offsets_alone(spark: "SparkSession")
             endpoint=",".join(small.endpoints), topic="t", maxPartitions="2"
         )
         orders = []
+        slave = small.cluster.nodes["n1"]
         for pull_bytes, behind in (("1", None), ("3k", None), ("8m", None), ("3k", 200), ("8m", 1)):
-            slave = small.cluster.nodes["n1"]
-            small.call(lambda slave=slave, behind=behind: setattr(slave, "visible", behind))
+            small.call(partial(setattr, slave, "visible", behind))
             rows = read.option("pullBytes", pull_bytes).load().select("queue_id", "queue_offset")
             orders.append([tuple(row) for row in rows.collect()])
     assert orders[0] == sorted(orders[0])

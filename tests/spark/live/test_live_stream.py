@@ -153,7 +153,8 @@ def test_a_start_is_committed_in_the_log_in_which_it_was_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plain = with_log(t0=10)
-    ask, asked = plain.held, []
+    ask = plain.held
+    asked: list[object] = []
 
     def held_before(queues: Any = ()) -> Any:
         found = ask(queues)
@@ -414,7 +415,8 @@ def test_a_new_term_between_two_answers_is_no_cut(monkeypatch: pytest.MonkeyPatc
     plain = with_log(t0=10)
     stream = reader(plain, startingOffsets="earliest")
     start = stream.initialOffset()
-    ask, asked = plain.held, []
+    ask = plain.held
+    asked: list[object] = []
 
     def held_before(queues: Any = ()) -> Any:
         found = ask(queues)

@@ -3,6 +3,7 @@
 import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -337,7 +338,7 @@ def test_the_driver_looks_at_the_topic_first(running: ThreadedCluster) -> None:
 
 def invoke_udf(work: Callable[[], Any], behind_the_rows: bytes) -> Any:
     """Named as the function of Spark's worker whose frame holds the input."""
-    input_data_stream = io.BufferedReader(io.BytesIO(behind_the_rows))  # type: ignore[arg-type]
+    input_data_stream = io.BufferedReader(io.BytesIO(behind_the_rows))
     assert input_data_stream.readable()
     return work()
 
@@ -346,7 +347,7 @@ def test_a_job_that_writes_again(running: ThreadedCluster) -> None:
     writer = LiveWriter(options(running, idempotency_id="nightly"))
     for _ in range(2):
         rows = iter([pa.record_batch({"body": ["a"]})])
-        message = invoke_udf(lambda rows=rows: writer.write(rows), b"mark")
+        message = invoke_udf(partial(writer.write, rows), b"mark")
         writer.commit([message])
         writer.abort([message, None])
     assert stored(running) == ["a"]

@@ -19,7 +19,7 @@ def starts(log: MemoryLog) -> list[int]:
 
 
 def batches(source: DispatchSource, start: int, limit: int, size: int) -> list[list[int]]:
-    found = []
+    found: list[list[int]] = []
     while True:
         batch = source.batch(start, limit, size)
         assert batch.start == start

@@ -5,6 +5,7 @@ import random
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,7 +42,7 @@ class Index:
 
     def __init__(self, *, slots: int = 7, entries: int = 12) -> None:
         self.files = MemoryFiles()
-        self.sizes = {"slots": slots, "entries": entries}
+        self.sizes: dict[str, Any] = {"slots": slots, "entries": entries}
         self.keys: list[list[str]] = []
         self.clock = FakeClock()
         self.open()

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ def sparse(path: Path, size: int) -> None:
         file.truncate(size)
 
 
-def geometry(directory: Path, **settings: int | str) -> Geometry:
+def geometry(directory: Path, **settings: Any) -> Geometry:
     config = StoreConfig(directory=directory, index_slots=10, index_entries=20, **settings)
     return Geometry.of(config, RealFileSystem())
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fakes.batches import Put, batch_of
 from tandemlog.format.record.batch import RecordBatch
+from tandemlog.format.record.properties import encode_properties
 from tandemlog.format.record.sys_flag import (
     INNER_BATCH,
     TRANSACTION_COMMIT,
@@ -194,7 +195,7 @@ def test_a_property_crc_is_refused(count: int) -> None:
 def test_numbers_of_light_queues_are_refused(count: int) -> None:
     """They would put units into a queue of another topic, with any number."""
     numbers = {"INNER_MULTI_DISPATCH": "orders", "INNER_MULTI_QUEUE_OFFSET": "1"}
-    fault = refusal(batch_of(puts(count, Put(properties=numbers))))
+    fault = refusal(batch_of(puts(count, Put(properties=encode_properties(numbers)))))
     assert (fault.code, fault.field, fault.record_index) == ("BAD_RECORD", "properties", TARGET)
     assert "INNER_MULTI_QUEUE_OFFSET is written by brokers only" in str(fault)
 
@@ -202,7 +203,8 @@ def test_numbers_of_light_queues_are_refused(count: int) -> None:
 @pytest.mark.parametrize("count", [FEW, MANY])
 def test_long_properties_with_a_zero_byte_are_refused(count: int) -> None:
     for size, taken in ((4000, True), (4200, False)):
-        batch = batch_of(puts(count, Put(properties={"document": "x" * size + "\0", "a": "b"})))
+        properties = encode_properties({"document": "x" * size + "\0", "a": "b"})
+        batch = batch_of(puts(count, Put(properties=properties)))
         if taken:
             check_batch(batch, LIMITS)
         else:
@@ -236,7 +238,7 @@ def test_a_mark_behind_the_first_record_is_refused(properties: bytes, count: int
 def test_a_mark_beside_much_longer_properties_is_refused() -> None:
     """Properties of much unlike lengths are searched one by one, not as rows of one width."""
     many = puts(MANY, Put(properties=MARK))
-    many[MANY - 1] = Put(properties={"document": "x" * 3_000})
+    many[MANY - 1] = Put(properties=encode_properties({"document": "x" * 3_000}))
     fault = refusal(batch_of(many))
     assert (fault.code, fault.field, fault.record_index) == ("BAD_RECORD", "properties", TARGET)
 
@@ -264,7 +266,7 @@ def test_a_mark_that_may_be_read_in_two_ways_is_refused(
 
 @pytest.mark.parametrize("count", [FEW, MANY])
 def test_bodies_may_say_anything(count: int) -> None:
-    said = Put(body=(b"INNER_MULTI_QUEUE_OFFSET\x011\x02" + MARK) * 3, properties={"a": "b"})
+    said = Put(body=(b"INNER_MULTI_QUEUE_OFFSET\x011\x02" + MARK) * 3, properties=b"a\x01b\x02")
     batch = batch_of(puts(count, said))
     assert check_batch(batch, LIMITS).sizes.tolist() == batch.sizes.tolist()
 

@@ -28,7 +28,8 @@ def data(first: int, last: int) -> bytes:
 
 
 def numbers(units: np.ndarray) -> list[int]:
-    return units["tags_code"].tolist()
+    codes: list[int] = units["tags_code"].tolist()
+    return codes
 
 
 def test_units_run_through_files_of_full_length(files: MemoryFiles) -> None:

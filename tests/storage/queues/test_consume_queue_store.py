@@ -78,7 +78,8 @@ class Store:
         dense = np.array([queue for queue, _ in rows], dtype=np.int64)
         offsets = np.array([offset for _, offset in rows], dtype=np.int64)
         end = self.log_start + SIZE * (first + len(rows))
-        return self.queues.put(dense, offsets, units, end).tolist()
+        ends: list[int] = self.queues.put(dense, offsets, units, end).tolist()
+        return ends
 
     def expected(self, queue: int) -> list[int]:
         return [
@@ -89,7 +90,8 @@ class Store:
 
     def held(self, queue: int) -> list[int]:
         count = self.queues.max_offset(queue)
-        return self.queues.read(queue, 0, count)["physical_offset"].tolist()
+        places: list[int] = self.queues.read(queue, 0, count)["physical_offset"].tolist()
+        return places
 
     def content(self, queue: int) -> bytes:
         directory = ROOT / "T" / str(queue)

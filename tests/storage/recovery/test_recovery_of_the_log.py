@@ -8,6 +8,7 @@ import pytest
 from fakes.batches import Put, batch_of
 from fakes.crashed_stores import LOG, QUEUE, assert_whole, everything, flip, full, log_byte, text
 from fakes.stores import CONFIG, DIRECTORY, Bench
+from tandemlog.format.record.properties import encode_properties
 from tandemlog_server.storage.config import ConfirmSource, FlushMode
 from tandemlog_server.storage.errors import StoreLayoutError
 from tandemlog_server.storage.tools.recover import plan
@@ -168,7 +169,7 @@ def test_a_page_that_is_lost_inside_long_properties_ends_the_log_there() -> None
     bench.put(1)
     bench.settle()
     bench.store.persist()
-    long = batch_of([Put("T", 0, b"body", {"document": "x" * 20_000})])
+    long = batch_of([Put("T", 0, b"body", encode_properties({"document": "x" * 20_000}))])
     begin = bench.store.append(long).segments[0].physical_offset
     bench.put(1)
     # the power goes while its pages are written: the third is not, those behind it are

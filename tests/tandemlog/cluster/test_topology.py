@@ -1,15 +1,14 @@
+from typing import Any
+
 import pytest
 
 from tandemlog.cluster.topology import WAY_OUT, ReadFrom, Topology, merge_answers
 from tandemlog.v1 import admin_pb2, common_pb2
 
 
-def status(node_id: str, role: int, **fields: object) -> common_pb2.NodeStatus:
+def status(node_id: str, role: common_pb2.Role.ValueType, **fields: Any) -> common_pb2.NodeStatus:
     return common_pb2.NodeStatus(
-        node_id=node_id,
-        role=role,
-        endpoint=f"{node_id}.inside:1",
-        **fields,  # type: ignore[arg-type]
+        node_id=node_id, role=role, endpoint=f"{node_id}.inside:1", **fields
     )
 
 

@@ -250,7 +250,9 @@ def test_polars_duckdb_and_pandas_read_it(consumer: Consumer) -> None:
     frame = polars.DataFrame(consumer.scan("orders", columns=["queue_id", "tags", "body"]))
     assert frame.group_by("tags").len().sort("tags").rows() == [("even", 300), ("odd", 300)]
     orders = consumer.scan("orders", columns=["queue_id", "keys", "store_timestamp"])
-    found = duckdb.sql("SELECT queue_id, count(*) FROM orders GROUP BY ALL ORDER BY ALL").fetchall()
+    asked = duckdb.sql("SELECT queue_id, count(*) FROM orders GROUP BY ALL ORDER BY ALL")
+    assert asked is not None
+    found = asked.fetchall()
     assert found == [(queue_id, COUNT // QUEUES) for queue_id in range(QUEUES)]
     del orders
     table = consumer.scan("orders", columns=["queue_id", "store_timestamp"]).read_pandas()

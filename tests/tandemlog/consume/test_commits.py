@@ -62,11 +62,15 @@ class Of:
         """Nobody."""
 
 
-def commits_at(server: Any, *queues: Queue) -> tuple[Commits, Progress]:
+def commits_of(server: Any, progress: Progress, stream: "Of") -> Commits:
+    return Commits(server, progress, "g", stream)
+
+
+def commits_at(server: Server, *queues: Queue) -> tuple[Commits, Progress]:
     progress = Progress()
     for queue in queues:
         progress.begin(queue, 0)
-    return Commits(server, progress, "g", Of()), progress
+    return commits_of(server, progress, Of()), progress
 
 
 def deliver(progress: Progress, queue: Queue, offset: int) -> None:
@@ -144,7 +148,7 @@ class CutLog(Of):
     """A stream whose log was cut: it hears of that when it compares its positions; `meanwhile`
     happens to the queue before."""
 
-    def __init__(self, meanwhile: Callable[[], None]) -> None:
+    def __init__(self, meanwhile: Callable[[], object]) -> None:
         super().__init__()
         self.log_term = (1, 11)
         self._meanwhile = meanwhile
@@ -181,7 +185,7 @@ async def test_a_place_in_a_queue_that_is_lost_is_none_in_another_log(meanwhile:
         if meanwhile != "lost":
             progress.begin(ZERO, 3)
 
-    commits = Commits(server, progress, "g", CutLog(happens))
+    commits = commits_of(server, progress, CutLog(happens))
     for queue in (ZERO, ONE):
         progress.begin(queue, 0)
         deliver(progress, queue, 7)
@@ -191,7 +195,7 @@ async def test_a_place_in_a_queue_that_is_lost_is_none_in_another_log(meanwhile:
 
 async def test_a_commit_by_name_in_a_queue_that_is_lost_says_so() -> None:
     server, progress = AfterTheCut(turns=0), Progress()
-    commits = Commits(server, progress, "g", CutLog(lambda: progress.forget([ZERO])))
+    commits = commits_of(server, progress, CutLog(lambda: progress.forget([ZERO])))
     progress.begin(ZERO, 0)
     deliver(progress, ZERO, 7)
     with pytest.raises(errors.LogCutError):

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -389,8 +390,14 @@ async def test_ranges_are_what_the_queues_hold(cluster: FakeCluster) -> None:
 
 
 def test_settings_that_cannot_be() -> None:
-    for fields in ({"on_data_loss": "x"}, {"max_bytes": 0}, {"auto_commit_ms": 0}, {"wait_ms": -1}):
+    wrong: dict[str, Any] = {
+        "on_data_loss": "x",
+        "max_bytes": 0,
+        "auto_commit_ms": 0,
+        "wait_ms": -1,
+    }
+    for name, value in wrong.items():
         with pytest.raises(ValueError, match=r"must"):
-            FollowOptions(**fields)  # type: ignore[arg-type]
+            FollowOptions(**{name: value})
     with pytest.raises(errors.InvalidArgumentError, match="group"):
         AsyncConsumer("a:1", group="a b")

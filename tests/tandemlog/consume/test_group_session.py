@@ -78,7 +78,7 @@ def test_a_response_that_is_not_settled_yet_is_no_membership() -> None:
 def test_what_is_not_assigned_any_more_is_given_up_before_it_is_reported() -> None:
     member = owning(A, B)
     todo = member.heard(member.request(wait=True).number, 1.0, told([B], epoch=2))
-    assert (set(todo.take), todo.give_up) == (set(), {A})
+    assert (set(todo.take), todo.give_up) == (set(), frozenset({A}))
     assert owned_in(member.request(wait=False)) == {A, B}
     assert not member.settled
     assert not member.heard(member.number, 2.0, told([B], epoch=2)).give_up, "asked once"

@@ -115,19 +115,13 @@ def test_damage_is_an_error_of_its_message_alone(count: int) -> None:
     with pytest.raises(BadRecordError) as alone:
         _ = ReceivedMessage(b"".join(records), position, len(damaged)).body
     messages = list(batch_of(records))
-    for read in (
-        lambda message: message.body,
-        lambda message: message.keys,
-        lambda message: message.tags,
-        lambda message: message.properties,
-        lambda message: message.record,
-    ):
+    for part in ("body", "keys", "tags", "properties", "record"):
         for number, message in enumerate(messages):
             if number != 3:
-                read(message)
+                getattr(message, part)
                 continue
             with pytest.raises(BadRecordError) as caught:
-                read(message)
+                getattr(message, part)
             assert str(caught.value) == str(alone.value)
     assert messages[3].queue_offset == 3, "the header is not what the CRC is of"
 

@@ -7,6 +7,7 @@ a queue stand in order, what was acknowledged is stored, and in the end nobody i
 
 import random
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,7 +44,9 @@ class Waiting:
             assert body not in self.outcomes
             self.outcomes[body] = error
 
-    def without(self, kept: list[int], dropped: list[int], error: TandemlogError) -> "Waiting":
+    def without(
+        self, kept: Sequence[int], dropped: Sequence[int], error: TandemlogError
+    ) -> "Waiting":
         Waiting([self.bodies[index] for index in dropped], self.outcomes).failed(error)
         return Waiting([self.bodies[index] for index in kept], self.outcomes)
 
@@ -73,7 +76,7 @@ class World:
 
     def give(self) -> None:
         """A request of one to three messages, to both topics."""
-        bodies = []
+        bodies: list[bytes] = []
         batch = OpenBatch(broker_pb2.CLUSTER, Waiting(bodies, self.outcomes), self.now)
         for _ in range(self.random.randint(1, 3)):
             body = b"%d" % len(self.given)

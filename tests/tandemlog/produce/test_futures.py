@@ -1,6 +1,7 @@
 import asyncio
 import concurrent.futures
 import threading
+from typing import Any
 
 import pytest
 
@@ -70,7 +71,7 @@ def test_a_thread_that_waits_wakes_up() -> None:
 
 def test_callbacks_wait_and_as_completed_work_as_on_any_future() -> None:
     group = SyncGroup()
-    futures = [group.add(index) for index in range(3)]
+    futures: list[concurrent.futures.Future[Any]] = [group.add(index) for index in range(3)]
     called: list[int] = []
     futures[1].add_done_callback(lambda future: called.append(place(future.result())))
     done, pending = concurrent.futures.wait(futures, 0)

@@ -148,6 +148,7 @@ async def test_a_silent_master_under_its_other_name_is_no_other_master() -> None
         cluster.log.create_topic("orders", 1)
         ours = cluster.master.endpoint.replace("127.0.0.1", "localhost")
         async with AsyncProducer(ours, options()) as producer:
+            assert producer._core is not None
             asked = producer._core.connection
             at = (await asked.master()).endpoint
             describe, looked = asked._describe_all, asyncio.Event()
@@ -226,6 +227,7 @@ async def test_what_a_deposed_master_acknowledges_is_asked_of_the_new_one(*, col
             old = cluster.nodes["n0"]
             old.epoch, old._master_only = cluster.epoch, lambda: None  # type: ignore[method-assign]
             cluster.promote("n1")
+            assert producer._core is not None
             await producer._core.connection.refresh()
             if columns:
                 assert (await producer.send_many("orders", [b"1", b"2"])).count == 2

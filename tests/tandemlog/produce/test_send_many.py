@@ -1,4 +1,5 @@
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -108,7 +109,8 @@ async def test_single_sends_and_many_keep_their_order(cluster: FakeCluster) -> N
 
 async def test_nothing_to_send(cluster: FakeCluster) -> None:
     async with AsyncProducer(cluster.endpoints) as producer:
-        for nothing in ([], iter([]), pa.array([], pa.binary())):
+        nothings: tuple[Any, ...] = ([], iter([]), pa.array([], pa.binary()))
+        for nothing in nothings:
             result = await producer.send_many("orders", nothing)
             assert (result.count, result.requests, len(result.queue_offsets)) == (0, 0, 0)
 

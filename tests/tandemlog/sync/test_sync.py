@@ -4,7 +4,7 @@ import asyncio
 import threading
 import traceback
 from collections.abc import Iterator
-from concurrent.futures import as_completed, wait
+from concurrent.futures import Future, as_completed, wait
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from tandemlog import (
     Message,
     Producer,
     ProducerOptions,
+    SendResult,
     errors,
 )
 from tandemlog.sync.loop_thread import LoopThread
@@ -32,7 +33,7 @@ def cluster() -> Iterator[ThreadedCluster]:
 
 def test_a_future_for_each_message(cluster: ThreadedCluster) -> None:
     with Producer(cluster.endpoints) as producer:
-        futures = [
+        futures: list[Future[SendResult]] = [
             producer.send(Message("orders", b"%d" % number, queue_id=0)) for number in range(1000)
         ]
         producer.flush()

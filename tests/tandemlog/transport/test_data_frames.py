@@ -29,7 +29,7 @@ frames = st.builds(
 
 @given(st.lists(frames, max_size=8), st.lists(st.integers(1, 300), min_size=1, max_size=20))
 def test_frames_come_in_any_parts(given: list[Frame], lengths: list[int]) -> None:
-    data = b"".join(frame(each.call, each.kind, each.payload) for each in given)
+    data = b"".join(frame(each.call, each.kind, bytes(each.payload)) for each in given)
     reader = FrameReader(FROM_CLIENT, 200)
     found: list[Frame] = []
     turn = 0

@@ -67,7 +67,8 @@ def test_files_are_those_of_the_rules(
     items["store_timestamp"] = [
         1_700_000_000_000 + i * 900 + jump for i, (_, jump) in enumerate(pairs)
     ]
-    rows = [tuple(int(value) for value in item) for item in items]
+    hashes, offsets, times = (items[name].tolist() for name in items.dtype.names or ())
+    rows = list(zip(hashes, offsets, times, strict=True))
     made = []
     for plan in plan_index(len(items), ENTRIES):
         path = folder / str(plan.number)

@@ -44,6 +44,7 @@ check: $(VENV)/.dev
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
+	$(PYTHON) -m mypy --config-file tests/mypy.ini
 
 unit: $(VENV)/.dev
 	$(PYTEST) -n auto -m "not (golden or sim or $(OUTSIDE))"

@@ -203,8 +203,9 @@ async def test_an_end_that_fails_is_continued_by_the_next_one(bench: Bench) -> N
 
 async def elected(bench: Bench) -> tuple[ElectedRoles, WonTerm]:
     roles = ElectedRoles(bench.terms)
-    roles.agent = Mock(spec=ElectionAgent, losses=Mock())
-    roles.agent.lease_fault.return_value = ""
+    agent = Mock(spec=ElectionAgent, losses=Mock())
+    agent.lease_fault.return_value = ""
+    roles.agent = agent
     await roles.prepare()
     me = Member(roles.state.node_id, roles.state.incarnation)
     return roles, WonTerm(1, 1, frozenset({me}), frozenset({me.node_id}))
@@ -216,13 +217,14 @@ async def test_a_node_that_stops_while_it_begins_to_lead_gives_its_lease_back_on
     roles, won = await elected(bench)
     append = Blocked(bench.replica.store.epochs.append)
     monkeypatch.setattr(bench.replica.store.epochs, "append", append)
-    roles.agent.run = partial(roles.lead, won, LocalKeeper(), "")
+    agent: Any = roles.agent
+    agent.run = partial(roles.lead, won, LocalKeeper(), "")
     roles.start()
     await eventually(append.begun.is_set)
     asyncio.get_running_loop().call_later(0.2, append.go_on.set)
     await roles.close()
     await roles.close()
-    roles.agent.resign.assert_awaited_once()
+    agent.resign.assert_awaited_once()
     assert bench.begun() == []
     assert roles.terms_won == 0
 
@@ -231,7 +233,8 @@ async def test_a_lease_that_is_lost_while_its_term_begins_acknowledges_nothing(
     bench: Bench,
 ) -> None:
     roles, won = await elected(bench)
-    roles.agent.lease_fault.return_value = "the lease is over"
+    agent: Any = roles.agent
+    agent.lease_fault.return_value = "the lease is over"
     await roles.lead(won, LocalKeeper(), "")
     assert bench.terms.role.epoch() is None, "it acts alone"
     with pytest.raises(RequestRefusedError, match="the lease is over"):

@@ -84,7 +84,7 @@ class Environment:
                     link.symlink_to(path)
 
     def pip(self, *arguments: str | Path) -> None:
-        pip = [sys.executable, "-m", "pip", "--python", self.bin / "python", "--quiet"]
+        pip = [sys.executable, "-m", "pip", "--python", str(self.bin / "python"), "--quiet"]
         subprocess.run([*pip, *arguments], check=True, timeout=300, cwd="/")
 
     def install(self) -> None:

@@ -4,9 +4,8 @@ Producer   the real Sender and Chain over the real Connection; the world hears w
 Reader     the real AsyncConsumer: a member of a group, or a reader of all queues for itself
 """
 
+from array import array
 from typing import TYPE_CHECKING, Any, Protocol
-
-import numpy as np
 
 from fakes.batches import Put as Message
 from fakes.clock import FakeClock
@@ -76,8 +75,8 @@ def put_batch(body: bytes, queue_id: int, sink: Sink, deadline: float) -> PutBat
     return PutBatch(
         first=record,
         rest=b"",
-        sizes=np.array([len(record)], np.uint32),
-        queue_indexes=np.array([0], np.uint16),
+        sizes=array("I", [len(record)]),
+        queue_indexes=array("H", [0]),
         topics=[TOPIC],
         queue_topics=[0],
         queue_ids=[queue_id],

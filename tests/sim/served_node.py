@@ -213,7 +213,7 @@ class Service:
         turns: Any = Turns()
         known: Any = AllKnown()
         activity = GroupActivity(100, clock.monotonic)
-        reader = store.reader
+        reader: Any = store.reader
         self.polling = LongPolling(self.loop, lambda: reader.count)
         store.reputed.listen(lambda: self.polling.on_dispatch(range(QUEUES)))
         self.pulls = PullService(

@@ -44,7 +44,8 @@ class Free:
     """No queue has an owner."""
 
     def __init__(self, bench: Bench, slaves: Slaves) -> None:
-        self.promises = OffsetPromises(bench.store.consumer_offsets, slaves)
+        role: Any = slaves
+        self.promises = OffsetPromises(bench.store.consumer_offsets, role)
 
     def lead(self, what: str, group: str) -> None:
         return

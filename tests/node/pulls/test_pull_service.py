@@ -64,8 +64,9 @@ class Rig:
         self.store = FakeStore()
         self.polling = LongPolling(asyncio.get_running_loop(), lambda: len(self.store.queues))
         self.turns = ReadTurns(1, 1 << 20)
+        reader: Any = self.store
         self.pulls = PullService(
-            self.store,
+            reader,
             self.polling,
             self.turns,
             check=self.check,

@@ -1,5 +1,7 @@
 """Raw bytes of the log, below the confirm offset, never across a file."""
 
+from typing import Any
+
 import pytest
 
 from tandemlog.v1 import broker_pb2
@@ -25,7 +27,8 @@ class FakeLog:
 
 
 async def fetch(offset: int, **fields: int) -> list[broker_pb2.SegmentChunk]:
-    stream = SegmentStream(FakeLog(), Position("confirmed", 450), ReadTurns(1, 1 << 20), 64)
+    log: Any = FakeLog()
+    stream = SegmentStream(log, Position("confirmed", 450), ReadTurns(1, 1 << 20), 64)
     request = broker_pb2.FetchSegmentRangeRequest(physical_offset=offset, **fields)
     return [
         broker_pb2.SegmentChunk.FromString(each) async for each in stream.chunks(request, Caller())

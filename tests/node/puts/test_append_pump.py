@@ -82,9 +82,11 @@ class Rig:
         self.gate = FakeGate()
         self.confirmed = Position("confirmed")
         self.waiters = ConfirmWaiters((self.confirmed,), self.gate.epoch, self.loop)
+        store: Any = self.store
+        gate: Any = self.gate
         self.pump = AppendPump(
-            self.store,
-            self.gate,
+            store,
+            gate,
             self.waiters,
             self.loop,
             store_host="127.0.0.1:1",

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -37,6 +38,10 @@ METHODS = {
 }
 LIST = admin_pb2.ListTopicsRequest()
 OF_MASTER = admin_pb2.ListTopicsRequest(of_master=True)
+
+
+def leadership_of(role: Any) -> Leadership:
+    return Leadership(role)
 
 
 class Role:
@@ -106,7 +111,7 @@ def test_every_error_is_of_one_kind() -> None:
 
 @pytest.mark.parametrize("kind", [READ, CHANGE, GROUPS, EITHER])
 async def test_a_master_answers_with_its_epoch(kind: Speaks) -> None:
-    leadership, answer = Leadership(MASTER()), admin_pb2.ListTopicsResponse()
+    leadership, answer = leadership_of(MASTER()), admin_pb2.ListTopicsResponse()
     begun = await leadership.begin(kind, OF_MASTER)
     await leadership.vouch(kind, OF_MASTER, answer, begun)
     assert answer.master_epoch == 7
@@ -115,7 +120,7 @@ async def test_a_master_answers_with_its_epoch(kind: Speaks) -> None:
 @pytest.mark.parametrize("kind", [READ, GROUPS, EITHER])
 async def test_a_deposed_master_gives_no_answer(kind: Speaks) -> None:
     role = MASTER()
-    leadership = Leadership(role)
+    leadership = leadership_of(role)
     begun = await leadership.begin(kind, OF_MASTER)
     role.led = None  # while the method ran
     with pytest.raises(RequestRefusedError) as refused:
@@ -126,13 +131,13 @@ async def test_a_deposed_master_gives_no_answer(kind: Speaks) -> None:
 @pytest.mark.parametrize("kind", [CHANGE, GROUPS])
 async def test_a_deposed_master_changes_nothing(kind: Speaks) -> None:
     with pytest.raises(RequestRefusedError) as refused:
-        await Leadership(DEPOSED()).begin(kind, LIST)
+        await leadership_of(DEPOSED()).begin(kind, LIST)
     assert refused.value.code == common_pb2.NOT_IN_SYNC
 
 
 async def test_another_term_in_between_spoils_what_was_read() -> None:
     role = MASTER()
-    leadership = Leadership(role)
+    leadership = leadership_of(role)
     begun = await leadership.begin(READ, LIST)
     role.claims = role.led = 9
     with pytest.raises(RequestRefusedError, match="not sure"):
@@ -144,11 +149,11 @@ async def test_another_term_in_between_spoils_what_was_read() -> None:
 @pytest.mark.parametrize("kind", [READ, CHANGE, GROUPS, EITHER])
 async def test_a_slave_does_not_speak_for_the_master(kind: Speaks) -> None:
     with pytest.raises(RequestRefusedError, match="is a slave"):
-        await Leadership(SLAVE()).begin(kind, OF_MASTER)
+        await leadership_of(SLAVE()).begin(kind, OF_MASTER)
 
 
 async def test_a_slave_says_what_it_has_itself() -> None:
-    leadership, answer = Leadership(SLAVE()), admin_pb2.ListTopicsResponse()
+    leadership, answer = leadership_of(SLAVE()), admin_pb2.ListTopicsResponse()
     begun = await leadership.begin(EITHER, LIST)
     await leadership.vouch(EITHER, LIST, answer, begun)
     error = common_pb2.Error(code=common_pb2.UNKNOWN_TOPIC, message="m")
@@ -161,9 +166,9 @@ async def test_what_is_acted_on_for_ever_needs_a_leader_whatever_the_method(
     code: common_pb2.ErrorCode.ValueType,
 ) -> None:
     asked = common_pb2.Error(code=code)
-    refused = await Leadership(DEPOSED()).refuse(asked, 7)
+    refused = await leadership_of(DEPOSED()).refuse(asked, 7)
     assert refused.code == common_pb2.NOT_IN_SYNC
-    said = await Leadership(MASTER()).refuse(common_pb2.Error(code=code), 7)
+    said = await leadership_of(MASTER()).refuse(common_pb2.Error(code=code), 7)
     assert (said.code, said.master_epoch) == (code, 7)
 
 
@@ -171,13 +176,13 @@ async def test_what_is_acted_on_for_ever_needs_a_leader_whatever_the_method(
 async def test_other_refusals_wait_for_nobody(code: common_pb2.ErrorCode.ValueType) -> None:
     role = DEPOSED()
     error = common_pb2.Error(code=code)
-    assert (await Leadership(role).refuse(error, 7)).code == code
+    assert (await leadership_of(role).refuse(error, 7)).code == code
     assert role.asked == 0
 
 
 async def test_reads_of_a_node_wait_for_nobody() -> None:
     role = DEPOSED()
-    leadership, answer = Leadership(role), admin_pb2.ListTopicsResponse()
+    leadership, answer = leadership_of(role), admin_pb2.ListTopicsResponse()
     for kind in (NODE, EITHER):
         await leadership.vouch(kind, LIST, answer, await leadership.begin(kind, LIST))
     assert (role.asked, answer.master_epoch) == (0, 0)
@@ -185,6 +190,6 @@ async def test_reads_of_a_node_wait_for_nobody() -> None:
 
 async def test_a_refusal_inside_an_answer_has_the_epoch_too() -> None:
     answer = broker_pb2.CommitOffsetsResponse(error=common_pb2.Error(code=common_pb2.FENCED_MEMBER))
-    leadership, request = Leadership(MASTER()), broker_pb2.CommitOffsetsRequest()
+    leadership, request = leadership_of(MASTER()), broker_pb2.CommitOffsetsRequest()
     await leadership.vouch(GROUPS, request, answer, await leadership.begin(GROUPS, request))
     assert (answer.master_epoch, answer.error.master_epoch) == (7, 7)

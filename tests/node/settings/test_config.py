@@ -1,6 +1,7 @@
 """Settings: file under environment, every fault named with its key, packages' own rules."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -192,11 +193,12 @@ def test_a_setting_of_the_package_alone_is_no_key(tmp_path: Path) -> None:
 
 
 def test_bounds_hold_without_a_file_too() -> None:
-    for wrong, words in (
+    cases: tuple[tuple[dict[str, Any], str], ...] = (
         ({"max_queues": (1 << 22) + 1}, "max_queues must be at most 4194304"),
         ({"max_message_size": 0}, "max_message_size must be above 0: 0"),
         ({"set_aside_kept": -1}, "set_aside_kept must be at least 0: -1"),
-    ):
+    )
+    for wrong, words in cases:
         with pytest.raises(ValueError, match=words):
             StoreConfig(Path("store"), **wrong)
 

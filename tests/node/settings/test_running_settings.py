@@ -86,15 +86,16 @@ def test_a_live_change_that_fits_only_the_edited_file_is_refused(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.environ", {})  # tests run with other percentages
-    assert running.path is not None
-    running = Running(running.path)
+    path = running.path
+    assert path is not None
+    running = Running(path)
     edited = FILE.replace("[coordinator]", "retention.disk_warning_percent = 98\n\n[coordinator]")
-    running.path.write_text(edited)
+    path.write_text(edited)
     key = "store.retention.disk_clean_forcibly_percent"
     for dry_run in (True, False):
         with pytest.raises(ConfigError, match=rf"{key} does not fit .*must rise.* restart"):
             running.settings.change(key, "95", dry_run=dry_run)
-    assert running.path.read_text() == edited
+    assert path.read_text() == edited
     assert running.applied == []
     assert running.row(key).value == "85"
 

@@ -205,7 +205,7 @@ if __name__ == "__main__":
     app = importlib.import_module("tandemlog_server.cli.app")
     importlib.import_module("tandemlog_server.node.run")
     for name in app.COMMANDS.values():
-        importlib.import_module(f"cli.commands.{name}")
+        importlib.import_module(f"tandemlog_server.cli.commands.{name}")
     gc.collect()
     gc.freeze()
     sys.argv = ["tandemlog", *_serve(int(sys.argv[1]))]

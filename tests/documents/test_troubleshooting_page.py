@@ -10,7 +10,7 @@ from running import ROOT
 from scripts.api_docs import error_classes
 
 PAGE = DOCS / "troubleshooting.md"
-PRODUCT = ("tandemlog", "node", "ha", "storage")
+PRODUCT = ("tandemlog", "storage", "ha", "rocketmq", "node", "cli")
 HOLE = "\0"
 
 

@@ -16,7 +16,7 @@ MAKES_A_CHANNEL = re.compile(r"\b(in)?secure_channel\(|\baio\.Channel\(|\burlope
 
 
 def sources() -> list[Path]:
-    named = ("tandemlog", "node", "ha", "storage")
+    named = ("tandemlog", "storage", "ha", "rocketmq", "node", "cli")
     packages = [ROOT / name for name in named if (ROOT / name).is_dir()]
     return [path for package in packages for path in package.rglob("*.py")]
 

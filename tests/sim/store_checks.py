@@ -71,6 +71,7 @@ def is_durable(cluster: StoreCluster, node: StoreNode) -> bool:
     """Whether a power cut takes nothing of what others were promised."""
     if cluster.settings.flush is FlushMode.SYNC:
         return True
+    assert node.store is not None
     return node.store.log.flushed.value == node.store.log.wrote.value
 
 
@@ -119,9 +120,11 @@ class Promoted:
         paths = StorePaths(DIRECTORY)
         point = RecoveryPointFile(paths.recovery_point, self.files).load()
         begin = self.node.log_begin
+        if point is None:
+            return False
         facts = sorted(self.ledger.facts)
         facts = [at for at in facts if at >= begin and self.ledger.facts[at].end <= point.flushed]
-        if point is None or not facts:
+        if not facts:
             return False
         behind = [at for at in facts if at >= point.dispatched]
         chosen = rng.choice(behind if behind and rng.random() < 0.7 else facts[-4:])

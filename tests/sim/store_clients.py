@@ -30,7 +30,6 @@ class Clients(StoreCluster):
         self.topics = ["T0", "T1"]
         self.producers = [Producer("p0"), Producer("p1")]
         self.consumers: dict[tuple[str, int], Consumer] = {}
-        self.forgets = False
 
     # --- producers
 

@@ -48,6 +48,8 @@ class StoreCluster(Cluster):
         self.ledger = Ledger()
         self.producers: list[Producer] = []
         self.newest_record = InSyncRecord()
+        # whether producers are forgotten after their retention time
+        self.forgets = False
         # whether the master's tables come late, as those that take long to encode
         self.tables_wait = False
 

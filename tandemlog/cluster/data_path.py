@@ -3,7 +3,7 @@
     pulls   gRPC ──the first answer──▶ open in the background ──▶ data connection
               ▲                               │ fails                    │ ends, late
               └────── again after AGAIN_S ────┴──────────────────────────┘
-    puts    each stream has a connection of its own; gRPC, to its end, if none opens within WAIT_S
+    puts    each stream has a link of its own; gRPC, to its end, if none opens within WAIT_S
 
 No pull fails because there is no connection, and none waits for one to open unless it was asked
 for (always). After a failure, also of a stream or a pull that was never answered, none is tried for
@@ -15,17 +15,13 @@ asked for its port again, since it may have been restarted.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeAlias
 
 from ..errors import InvalidArgumentError
-from .append_call import DataAppendCall, Failure
-from .data_connection import (
-    AVAILABLE,
-    LARGEST_SENT_BYTES,
-    DataConnection,
-    DataConnectionError,
-    connected,
-)
+from ..format.constants import Buffer
+from ..transport.data_frames import Kind
+from .data_link import AVAILABLE, LARGEST_PULL_BYTES, DataLink, DataLinkError, connected
 
 logger = logging.getLogger(__name__)
 
@@ -55,10 +51,10 @@ class DataPath:
         self._ask = ask
         self._offer: Offer = (0, b"")
         self._is_old = False
-        self._open: DataConnection | None = None
+        self._links: set[DataLink] = set()
+        self._pulls: DataLink | None = None
         self._opening: asyncio.Task[None] | None = None
         self._closed = False
-        self._streams: set[DataAppendCall] = set()
         self._failed_until = float("-inf")
         self._opened_until = float("-inf")
 
@@ -69,48 +65,34 @@ class DataPath:
             self._offer = port, key
             self._failed_until = self._opened_until = float("-inf")
 
-    async def pull(self, request: bytes, authorization: str, timeout_s: float) -> bytes | None:
+    async def pull(self, request: bytes, authorization: str, timeout_s: float) -> Buffer | None:
         """The encoded answer; None if it has to be asked by gRPC. Raises DataStatusError and
         TimeoutError."""
-        if self._mode == "always" and self._connection() is None:
+        if self._mode == "always" and self._pulls is None:
             self._begin()
             if self._opening is not None:
                 await asyncio.wait([self._opening], timeout=min(WAIT_S, timeout_s))
-        connection = self._connection()
-        if connection is None or len(request) > LARGEST_SENT_BYTES:
+        if self._pulls is None or len(request) > LARGEST_PULL_BYTES:
             return None
         try:
-            return await connection.pull(request, authorization, timeout_s)
+            return await self._pulls.pull(request, authorization, timeout_s)
         except TimeoutError:
             self._failed("a pull was not answered in time")
             raise
-        except DataConnectionError as error:
+        except DataLinkError as error:
             logger.info("a data connection ended: host=%s reason=%s", self._host, error)
             return None
 
-    async def append(
-        self, endpoint: str, authorization: str, failure: Failure
-    ) -> DataAppendCall | None:
-        """A new stream of puts, `failure` as AppendCall says; None if it has to be by gRPC."""
+    async def stream(self) -> DataLink | None:
+        """For a stream of puts, which closes it; None if that has to be by gRPC."""
         if not self._may_try():
             return None
         try:
             async with asyncio.timeout(WAIT_S):
-                sock = await connected(self._host, *self._offer)
-        except (DataConnectionError, TimeoutError) as error:
+                return await self._open(Kind.APPEND)
+        except (DataLinkError, TimeoutError) as error:
             self._failed(str(error) or f"no connection within {WAIT_S:g} s")
             return None
-        if self._closed:
-            sock.close()
-            return None
-        call = DataAppendCall(sock, endpoint, authorization, failure, self._stream_ended)
-        self._streams.add(call)
-        return call
-
-    def _stream_ended(self, call: DataAppendCall, answered: bool) -> None:
-        self._streams.discard(call)
-        if not answered:
-            self._failed("a stream of puts had no answer")
 
     def pull_came_by_grpc(self) -> None:
         """There may be more."""
@@ -119,21 +101,14 @@ class DataPath:
 
     def close(self) -> None:
         self._closed = True
-        for call in list(self._streams):
-            call.interrupt()
+        for link in list(self._links):
+            link.close()
         if self._opening is not None:
             self._opening.cancel()
-        if self._open is not None:
-            self._open.close()
-
-    def _connection(self) -> DataConnection | None:
-        if self._open is not None and not self._open.usable:
-            self._open, self._is_old = None, True
-        return self._open
 
     def _begin(self) -> None:
         loop = asyncio.get_running_loop()
-        if self._opening is not None or self._connection() is not None or not self._may_try():
+        if self._opening is not None or self._pulls is not None or not self._may_try():
             return
         if loop.time() >= self._opened_until:
             self._opening = loop.create_task(self._connect(), name="tandemlog-data")
@@ -152,11 +127,28 @@ class DataPath:
         try:
             if self._is_old and (offer := await self._ask()) is not None:
                 self.offered(*offer)
-            self._open = await DataConnection.open(self._host, *self._offer)
-        except DataConnectionError as error:
+            self._pulls = await self._open(Kind.PULL)
+        except DataLinkError as error:
             self._failed(str(error))
         else:
             # one that ends again and again is not opened each time
             self._opened_until = asyncio.get_running_loop().time() + AGAIN_S
         finally:
             self._opening = None
+
+    async def _open(self, kind: Kind) -> DataLink:
+        """Raises DataLinkError."""
+        link = DataLink(kind, partial(connected, self._host, *self._offer), self._ended)
+        await link.opened()
+        self._links.add(link)
+        if self._closed:
+            link.close()
+        return link
+
+    def _ended(self, link: DataLink) -> None:
+        self._links.discard(link)
+        self._is_old = True
+        if link is self._pulls:
+            self._pulls = None
+        elif link.kind is Kind.APPEND and not link.answered:
+            self._failed("a stream of puts had no answer")

@@ -22,7 +22,7 @@ from ..errors import (
     error_from,
     error_from_rpc,
 )
-from ..format.constants import MAX_GRPC_MESSAGE
+from ..format.constants import MAX_GRPC_MESSAGE, Buffer
 from ..lazy import lazy
 from ..transport import own_grpc
 from ..transport.channels import THROUGH_PROXY, open_channel
@@ -30,8 +30,8 @@ from ..transport.files import Metadata, SecurityFileError, SecurityFiles
 from ..transport.handshake import explain, may_be_handshake
 from ..transport.security import Security
 from ..v1 import admin_pb2, broker_pb2, common_pb2
-from .append_call import APPEND, AppendCall, GrpcAppendCall, status_of
-from .data_connection import DataStatusError
+from .append_call import APPEND, AppendCall, DataAppendCall, GrpcAppendCall, status_of
+from .data_link import DataStatusError
 from .data_path import DataPath, Offer
 from .endpoints import split_host_port
 from .newest_epoch import NewestEpoch
@@ -167,10 +167,12 @@ class Node:
         async def failure(status: "grpc.StatusCode", details: str | None) -> TandemlogError:
             return await self._failure(status, details, metadata)
 
-        call = await self.data.append(self.endpoint, _authorization(metadata), failure)
-        return call or GrpcAppendCall(self._append(metadata=metadata), failure)
+        link = await self.data.stream()
+        if link is None:
+            return GrpcAppendCall(self._append(metadata=metadata), failure)
+        return DataAppendCall(link, self.endpoint, _authorization(metadata), failure)
 
-    async def _pull_data(self, request: broker_pb2.PullRequest, timeout_ms: int) -> bytes | None:
+    async def _pull_data(self, request: broker_pb2.PullRequest, timeout_ms: int) -> Buffer | None:
         """The answer by a data connection; None if there is none. Raises as `call`."""
         metadata = self.metadata
         try:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..errors import BadRecordError
+from ..format.constants import Buffer
 from ..format.wire import WireError, fields
 from ..v1 import broker_pb2, common_pb2
 
@@ -42,7 +43,7 @@ class PullAnswer:
     log_term: tuple[int, int] = (0, 0)
 
 
-def parse_pull(raw: bytes) -> PullAnswer:
+def parse_pull(raw: Buffer) -> PullAnswer:
     """An encoded PullResponse; raises BadRecordError for bytes that are none."""
     try:
         found, rest = _split(memoryview(raw), _QUEUES)

@@ -279,10 +279,7 @@ class Sender:
             writer.cancel()
             doubter.cancel()
             call.cancel()
-            try:
-                await asyncio.gather(writer, doubter, return_exceptions=True)
-            finally:
-                call.close()
+            await asyncio.gather(writer, doubter, return_exceptions=True)
 
     def _is_stranger(self) -> bool:
         """Whether the node of this stream turned out not to belong to the cluster."""

@@ -22,7 +22,7 @@ from fakes.secured_node import access_text, running, settings, token, until
 from tandemlog.cluster import data_path
 from tandemlog.cluster.append_call import DataAppendCall, GrpcAppendCall
 from tandemlog.cluster.connection import ConnectionOptions
-from tandemlog.cluster.data_connection import DataConnection, DataConnectionError
+from tandemlog.cluster.data_link import DataLink, DataLinkError
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.errors import (
     AuthenticationError,
@@ -440,11 +440,12 @@ async def test_unknown_codes_and_used_up_numbers_are_errors_of_the_package(node:
             await consumer.pull("t", 0, 0)
     sock, other = socket.socketpair()
     with other:
-        connection = DataConnection(sock)
-        connection._numbers = itertools.count(LAST_CALL + 1)
-        with pytest.raises(DataConnectionError, match="every number"):
-            await connection.pull(b"", "", 1)
-        assert not connection.usable
+        link = await DataLink(Kind.PULL, lambda: sock, lambda _: None).opened()
+        link._numbers = itertools.count(LAST_CALL + 1)
+        with pytest.raises(DataLinkError, match="every number"):
+            await link.pull(b"", "", 1)
+        with pytest.raises(DataLinkError, match="every number"):
+            link.begin()
 
 
 async def _unknown_code(requests: Any, context: Any) -> bytes:

@@ -201,9 +201,6 @@ class StreamCall:
     def cancel(self) -> None:
         self._cancelled = True
         self._changed.set()
-
-    def close(self) -> None:
-        self._cancelled = True
         with suppress(ValueError):
             self._service.streams.remove(self)
         later(self._service.loop, self._close)

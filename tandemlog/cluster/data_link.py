@@ -115,7 +115,7 @@ class Answers:
 class DataLink:
     """See the module. For calls of `kind`, PULL or APPEND; belongs to the running loop. `connect`,
     in the thread, returns a socket that blocks, connected and greeted. `ended` hears of the end of
-    a link that was open, whoever ends it. `answered`: whether the node has ever sent a frame."""
+    a link that was open, on either side. `answered`: whether the node has ever sent a frame."""
 
     def __init__(
         self,

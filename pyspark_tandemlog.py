@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSource
 from tandemlog.spark.spark_version import version_fault
 
 try:
-    from tandemlog.spark.live.source import LiveDataSource as DefaultSource
+    from tandemlog.spark.live.live_source import LiveDataSource as DefaultSource
 except ImportError as missing:
     _REASON = version_fault() or str(missing)
 

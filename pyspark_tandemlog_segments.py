@@ -4,6 +4,6 @@ Spark imports every top-level `pyspark_*` module at once when it meets an unknow
 one must be cheap, and must not fail because of something that another format needs.
 """
 
-from tandemlog.spark.segments.source import SegmentDataSource as DefaultSource
+from tandemlog.spark.segments.segment_source import SegmentDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

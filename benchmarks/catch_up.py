@@ -19,7 +19,7 @@ import tandemlog
 from benchmarks.harness import Figure, MemoryAtHand, median_of
 from benchmarks.nodes import cluster, free_base
 from benchmarks.produce import TOPICS, send_many_rate
-from tandemlog_server.cli.local.cluster import LocalCluster
+from tandemlog_server.cli.local.local_cluster import LocalCluster
 from tandemlog_server.ha.config import HaConfig
 
 CHUNK = HaConfig("bench", "n0").chunk_bytes

@@ -16,8 +16,8 @@ from benchmarks.harness import Figure
 from benchmarks.nodes import cluster
 from benchmarks.produce import TOPICS, send_many_rate, send_rate
 from benchmarks.workload import QUEUES, topics
-from tandemlog_server.cli.local.cluster import LocalCluster
-from tandemlog_server.cli.local.coordinator import EMBEDDED, NONE
+from tandemlog_server.cli.local.local_cluster import LocalCluster
+from tandemlog_server.cli.local.local_coordinator import EMBEDDED, NONE
 
 TURNS = 12
 MANY = 200_000

@@ -14,8 +14,8 @@ import tandemlog
 from benchmarks.workload import QUEUES, topics
 from tandemlog.cluster.topology import Topology
 from tandemlog.errors import TandemlogError
-from tandemlog_server.cli.local.cluster import LocalCluster, Wishes, plan_cluster
-from tandemlog_server.cli.local.coordinator import PORT_DISTANCE, PORTS
+from tandemlog_server.cli.local.local_cluster import LocalCluster, Wishes, plan_cluster
+from tandemlog_server.cli.local.local_coordinator import PORT_DISTANCE, PORTS
 
 
 def free_base(distance: int = 100, nodes: int = 3) -> int:

@@ -15,7 +15,7 @@ from benchmarks.harness import Figure, bring_in_memory, medians_in_turns
 from benchmarks.nodes import cluster
 from benchmarks.workload import BODY_BYTES, QUEUES, topics
 from tandemlog import Message, Security
-from tandemlog_server.cli.local.cluster import LocalCluster
+from tandemlog_server.cli.local.local_cluster import LocalCluster
 
 TOPICS = 64
 MANY = 400_000

@@ -12,7 +12,7 @@ from benchmarks.nodes import cluster
 from benchmarks.produce import TOPICS, send_many_rate
 from benchmarks.workload import topics
 from tandemlog import Message
-from tandemlog_server.cli.local.cluster import LocalCluster
+from tandemlog_server.cli.local.local_cluster import LocalCluster
 
 GIB = 1 << 30
 STEP = 1_000_000

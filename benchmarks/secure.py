@@ -21,7 +21,7 @@ from benchmarks.workload import topics
 from tandemlog import Admin, Security
 from tandemlog.errors import AuthenticationError
 from tandemlog.memory import keep_freed_memory
-from tandemlog_server.cli.local.cluster import LocalCluster
+from tandemlog_server.cli.local.local_cluster import LocalCluster
 from tandemlog_server.node.tokens.access_editing import Grant, edited
 from tandemlog_server.node.tokens.secret import hash_of, new_token
 

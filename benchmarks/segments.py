@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.harness import Figure, median_of
 from benchmarks.spark import MB, RUNS, noop, seconds
-from tandemlog.arrow.message_columns import message_batch
+from tandemlog.arrow.arrow_columns import message_batch
 from tandemlog.format.columns.headers import gather_headers
 from tandemlog.format.columns.patch import patch_stored_fields
 from tandemlog.format.columns.walk import walk

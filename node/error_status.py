@@ -22,7 +22,7 @@ from typing import TypeAlias
 from tandemlog.format.errors import FormatError
 from tandemlog.format.words import shortened
 from tandemlog.v1 import broker_pb2, common_pb2
-from tandemlog_server.ha.coordinator.errors import CoordinatorError, UnknownOutcomeError
+from tandemlog_server.ha.coordinator.coordinator_errors import CoordinatorError, UnknownOutcomeError
 from tandemlog_server.ha.election.requests import ChangeRefusedError
 from tandemlog_server.storage.errors import (
     BatchRefusedError,

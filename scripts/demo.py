@@ -38,7 +38,7 @@ from tandemlog import Message, ProducerOptions, ReadFrom
 from tandemlog.consume.received import messages_of
 from tandemlog.errors import NoNodeError, TandemlogError
 from tandemlog.v1 import broker_pb2, broker_pb2_grpc
-from tandemlog_server.cli.local.cluster import LocalCluster, NodeProcess, Wishes, plan_cluster
+from tandemlog_server.cli.local.local_cluster import LocalCluster, NodeProcess, Wishes, plan_cluster
 from tandemlog_server.storage.config import StoreConfig
 from tandemlog_server.storage.tools.dump import dump
 from tandemlog_server.storage.tools.verify import verify

@@ -27,7 +27,7 @@ from .positions import Position
 from .producers.producer_table import ProducerTable
 from .queues.consume_queue_store import ConsumeQueueStore
 from .queues.queue_table import QueueTable
-from .reads.reader import StoreReader
+from .reads.store_reader import StoreReader
 from .state_files.checkpoint import StoreCheckpoint
 from .state_files.producer_begins import ProducerBeginsFile
 from .state_files.queue_begins import QueueBeginsFile

@@ -18,8 +18,8 @@ import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
 from tandemlog.cluster.topology import NodeInfo
-from tandemlog.transport.files import SecurityFiles
 from tandemlog.transport.security import Security
+from tandemlog.transport.security_files import SecurityFiles
 from tandemlog_server.node.http.families import PREFIX
 
 TRAFFIC = {

@@ -25,7 +25,7 @@ from tandemlog.message import Message, SendResult
 from tandemlog.sync.producer import Producer
 from tandemlog.transport.security import Security
 
-from .cluster import ClusterError, LocalCluster, NodeProcess
+from .local_cluster import ClusterError, LocalCluster, NodeProcess
 
 TOPIC = "drill"
 QUEUES = 4

@@ -123,7 +123,7 @@ class Job:
 def check_logs(*stores: str) -> None:
     """Raises PipelineError for one without a log, before a JVM is started for it."""
     for store in stores:
-        loaded("tandemlog.logs.reading.source").open_store(store)
+        loaded("tandemlog.logs.reading.log_source").open_store(store)
 
 
 @contextmanager

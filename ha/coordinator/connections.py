@@ -15,8 +15,8 @@ import grpc
 from grpc import aio
 
 from tandemlog.transport.channels import open_channel
-from tandemlog.transport.files import SecurityFileError, SecurityFiles
 from tandemlog.transport.handshake import explain
+from tandemlog.transport.security_files import SecurityFileError, SecurityFiles
 
 from .options import CoordinatorOptions
 from .verdicts import AttemptError, Verdict

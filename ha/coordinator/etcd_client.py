@@ -19,7 +19,7 @@ from typing import TypeVar
 from tandemlog.v1 import coordinator_pb2 as pb
 
 from .attempts import Attempts
-from .errors import (
+from .coordinator_errors import (
     CoordinatorRefusedError,
     CoordinatorUnavailableError,
     LeaseLostError,

@@ -21,7 +21,7 @@ from grpc import aio
 from tandemlog.v1 import coordinator_pb2 as pb
 
 from .attempts import Attempts
-from .errors import CoordinatorRefusedError
+from .coordinator_errors import CoordinatorRefusedError
 from .methods import WATCH
 from .options import CoordinatorOptions
 from .rotation import Rotation

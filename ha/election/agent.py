@@ -21,21 +21,22 @@ from tandemlog_server.storage.clock import Clock
 
 from ..config import HaConfig
 from ..coordinator.coordinator import Coordinator
-from ..coordinator.errors import (
+from ..coordinator.coordinator_errors import (
     CoordinatorError,
     CoordinatorUnavailableError,
     LeaseLostError,
     UnknownOutcomeError,
 )
 from ..master.term import WonTerm
-from .config import ElectionConfig
+from .elected_keeper import ElectedKeeper
+from .election_config import ElectionConfig
 from .host import Identity, RoleHost, shown
+from .key_values import LeaderValue, MemberValue
 from .keys import ClusterKeys
 from .leases import HeldLease
 from .losses import Losses
 from .planned_switch import PlannedSwitch
 from .probe import port_is_closed
-from .record_keeper import ElectedKeeper
 from .registration import Registration
 from .resync import Resync
 from .role_loop import (
@@ -56,7 +57,6 @@ from .role_loop import (
 from .rolled_back import confirmed_by
 from .snapshot import Snapshot, SnapshotBuilder
 from .transactions import renew, show, tell_confirmed
-from .values import LeaderValue, MemberValue
 
 logger = logging.getLogger(__name__)
 

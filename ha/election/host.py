@@ -8,7 +8,7 @@ from tandemlog.format.files.epochs import EpochTable
 from ..master.record_keeper import RecordKeeper
 from ..master.term import WonTerm
 from ..state import Member
-from .values import LeaderValue, MemberValue
+from .key_values import LeaderValue, MemberValue
 
 
 @dataclass(frozen=True, slots=True)

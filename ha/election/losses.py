@@ -12,11 +12,11 @@ import logging
 from dataclasses import replace
 
 from ..coordinator.coordinator import Coordinator
-from ..coordinator.errors import CoordinatorError
+from ..coordinator.coordinator_errors import CoordinatorError
 from ..coordinator.values import Put, Txn, unchanged
 from ..master.group import Return
+from .key_values import TermValue, decode, encode
 from .keys import ClusterKeys
-from .values import TermValue, decode, encode
 
 logger = logging.getLogger(__name__)
 

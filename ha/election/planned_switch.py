@@ -11,18 +11,18 @@ from dataclasses import replace
 
 from ..config import Replication
 from ..coordinator.coordinator import Coordinator
-from ..coordinator.errors import (
+from ..coordinator.coordinator_errors import (
     CoordinatorError,
     CoordinatorUnavailableError,
     LeaseLostError,
     UnknownOutcomeError,
 )
 from .host import RoleHost
+from .key_values import RequestValue
 from .keys import ClusterKeys
 from .snapshot import Snapshot
 from .switchover import HELD_BACK, CannotSwitchError, Switching, switch_target
 from .transactions import ask, hand_over
-from .values import RequestValue
 
 logger = logging.getLogger(__name__)
 

@@ -16,11 +16,7 @@ from enum import Enum
 from ..coordinator.coordinator import Coordinator
 from ..coordinator.values import Compare, Delete, KeyRange, Put, Txn, absent, unchanged
 from ..errors import HaError
-from .keys import ClusterKeys
-from .role_loop import may_be_elected
-from .snapshot import Snapshot, SnapshotBuilder
-from .switchover import CannotSwitchError, switch_target
-from .values import (
+from .key_values import (
     FORCED,
     REINIT,
     SWITCHOVER,
@@ -30,6 +26,10 @@ from .values import (
     RosterValue,
     encode,
 )
+from .keys import ClusterKeys
+from .role_loop import may_be_elected
+from .snapshot import Snapshot, SnapshotBuilder
+from .switchover import CannotSwitchError, switch_target
 
 TRIES = 5
 LEAST_REQUEST_S = 30

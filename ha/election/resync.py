@@ -21,12 +21,12 @@ from contextlib import suppress
 from dataclasses import replace
 
 from ..coordinator.coordinator import Coordinator
-from ..coordinator.errors import CoordinatorError
+from ..coordinator.coordinator_errors import CoordinatorError
 from .host import RoleHost
+from .key_values import MemberValue, RequestValue
 from .keys import ClusterKeys
 from .snapshot import Snapshot
 from .transactions import ask, started_over
-from .values import MemberValue, RequestValue
 
 logger = logging.getLogger(__name__)
 

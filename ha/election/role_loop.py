@@ -30,11 +30,7 @@ from tandemlog.format.files.epochs import EpochTable
 from ..config import Replication
 from ..coordinator.values import Txn
 from ..state import Member
-from .keys import ClusterKeys
-from .rolled_back import lacks_confirmed
-from .snapshot import Snapshot
-from .transactions import Candidate, ask, first_record, force, hold_again, win
-from .values import (
+from .key_values import (
     FORCED,
     REINIT,
     SWITCHOVER,
@@ -43,6 +39,10 @@ from .values import (
     MemberValue,
     RequestValue,
 )
+from .keys import ClusterKeys
+from .rolled_back import lacks_confirmed
+from .snapshot import Snapshot
+from .transactions import Candidate, ask, first_record, force, hold_again, win
 
 RANK_DELAY_S = 0.15
 FOUNDING_WAIT_S = 3.0

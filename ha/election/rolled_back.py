@@ -18,8 +18,8 @@ from tandemlog.format.files.epochs import EpochTable
 
 from ..state import Member
 from .host import OwnLog
+from .key_values import ClusterRecord, ConfirmedValue
 from .snapshot import Snapshot
-from .values import ClusterRecord, ConfirmedValue
 
 
 def confirmed_by(log: OwnLog, term: int, snapshot: Snapshot) -> ConfirmedValue:

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from ..coordinator.values import KeyValue, Listing, WatchUpdate
-from .keys import ClusterKeys
-from .values import (
+from .key_values import (
     ClusterRecord,
     ConfirmedValue,
     LeaderValue,
@@ -23,6 +22,7 @@ from .values import (
     decode,
     decode_record,
 )
+from .keys import ClusterKeys
 
 ValueT = TypeVar("ValueT")
 

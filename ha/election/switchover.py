@@ -11,9 +11,9 @@ repeat them, so none fails. Nothing is lost, because the target holds the whole 
 from dataclasses import dataclass
 
 from ..config import Replication
+from .key_values import MemberValue, RequestValue
 from .role_loop import may_be_elected
 from .snapshot import Snapshot
-from .values import MemberValue, RequestValue
 
 HANDOVER_LIMIT_S = 3.0
 HELD_BACK = "a planned switch of the master is under way"

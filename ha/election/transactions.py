@@ -9,9 +9,7 @@ from dataclasses import dataclass, replace
 from ..coordinator.values import Compare, Delete, KeyRange, Put, Txn, absent, unchanged
 from ..frame_limits import MAX_EPOCH
 from ..state import InSyncRecord, Member, remembered
-from .keys import ClusterKeys
-from .snapshot import Snapshot
-from .values import (
+from .key_values import (
     ClusterRecord,
     ConfirmedValue,
     LeaderValue,
@@ -21,6 +19,8 @@ from .values import (
     TermValue,
     encode,
 )
+from .keys import ClusterKeys
+from .snapshot import Snapshot
 
 MOST_TERMS = 200
 """How many terms the history keeps."""

@@ -5,8 +5,8 @@ from typing import Any
 
 from tandemlog.v1 import coordinator_pb2 as pb
 
+from .coordinator_refusals import RefusedError, duplicate_key, no_key, not_supported, over
 from .limits import Limits
-from .refusals import RefusedError, duplicate_key, no_key, not_supported, over
 from .versions import in_range
 
 

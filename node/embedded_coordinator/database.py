@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from .machine import Changes, Saved
+from .state_machine import Changes, Saved
 from .versions import Row
 
 FILE = "coordinator.db"

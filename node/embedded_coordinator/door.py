@@ -18,9 +18,9 @@ from typing import Any
 from tandemlog_server.storage.shares import Shares
 
 from ..access.peers import host_of
+from .coordinator_refusals import RefusedError, busy, full
 from .limits import Limits
 from .protection import Protection
-from .refusals import RefusedError, busy, full
 
 RECEIVE_S = 10.0
 MET = 1 << 14

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from .database import Database
-from .machine import Changes
+from .state_machine import Changes
 
 logger = logging.getLogger(__name__)
 

@@ -18,9 +18,9 @@ from ..settings.host_port import split_endpoint
 from .database import Database, SqliteDatabase
 from .journal import Journal
 from .limits import Limits
-from .machine import Machine
 from .protection import Protection
 from .services import EtcdServices, tick_forever
+from .state_machine import Machine
 from .watch_stream import DurableRevision
 
 logger = logging.getLogger(__name__)

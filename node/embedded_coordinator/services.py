@@ -20,11 +20,11 @@ from tandemlog_server.ha.coordinator import methods
 from tandemlog_server.ha.coordinator.methods import Answer, Method, Request
 from tandemlog_server.ha.coordinator.verdicts import AUTH_NOT_ENABLED
 
+from .coordinator_refusals import RefusedError, busy, over
 from .door import CoordinatorDoor, received
 from .journal import Journal
-from .machine import Machine
 from .protection import Protection
-from .refusals import RefusedError, busy, over
+from .state_machine import Machine
 from .watch_stream import DurableRevision, WatchStream
 from .watchers import Watchers
 

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 
 from tandemlog.v1 import coordinator_pb2 as pb
 
-from .refusals import RefusedError
+from .coordinator_refusals import RefusedError
 from .watchers import Watchers
 
 _REQUESTS_WAITING = 16

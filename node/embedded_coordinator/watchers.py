@@ -17,8 +17,8 @@ from tandemlog.v1 import coordinator_pb2 as pb
 from tandemlog_server.storage.shares import Shares
 
 from .checks import check_watch
-from .machine import Machine, key_value
-from .refusals import RefusedError, full
+from .coordinator_refusals import RefusedError, full
+from .state_machine import Machine, key_value
 from .versions import Row, in_range
 
 MESSAGE_BYTES = 1 << 20

@@ -34,8 +34,8 @@ from ..roles.role import CurrentRole
 from ..settings.sections import GroupsSection
 from .assignor import Queue, assign
 from .group import FencedMemberError, Gone, Group, Member, Report
+from .group_refusals import check_room, members_text, refusals, refused
 from .offset_promises import OffsetPromises
-from .refusals import check_room, members_text, refusals, refused
 from .reports import describe, members_of, report_of, response_of
 from .rows import group_of
 from .saver import GroupSaver

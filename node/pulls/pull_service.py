@@ -36,8 +36,8 @@ from typing import TypeAlias
 
 from tandemlog.format.calls import MAX_POSITIONS
 from tandemlog.v1 import broker_pb2, common_pb2
-from tandemlog_server.storage.reads.reader import StoreReader
 from tandemlog_server.storage.reads.results import GetResult, GetStatus
+from tandemlog_server.storage.reads.store_reader import StoreReader
 from tandemlog_server.storage.shares import Shares
 from tandemlog_server.storage.stats import LatencyHistogram
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from tandemlog.v1 import common_pb2
 from tandemlog_server.ha.election.agent import ElectionAgent
 from tandemlog_server.ha.election.host import OwnLog
-from tandemlog_server.ha.election.values import LeaderValue
+from tandemlog_server.ha.election.key_values import LeaderValue
 from tandemlog_server.ha.master.record_keeper import RecordKeeper
 from tandemlog_server.ha.master.term import WonTerm
 from tandemlog_server.ha.slave.store import set_log_aside

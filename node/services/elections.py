@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
 from tandemlog.v1 import admin_pb2, common_pb2
-from tandemlog_server.ha.coordinator.errors import CoordinatorUnavailableError
+from tandemlog_server.ha.coordinator.coordinator_errors import CoordinatorUnavailableError
 from tandemlog_server.ha.election.agent import ElectionAgent
+from tandemlog_server.ha.election.key_values import NOT_KNOWN
 from tandemlog_server.ha.election.requests import Action, Change, ClusterRequests, why_not_in_sync
 from tandemlog_server.ha.election.snapshot import Snapshot
-from tandemlog_server.ha.election.values import NOT_KNOWN
 
 from ..error_status import RequestRefusedError
 from ..roles.elected_roles import ElectedRoles, ElectionNumbers

@@ -30,11 +30,11 @@ from pydantic_settings import (
 )
 
 from tandemlog.format.calls import DEFAULT_PORT
-from tandemlog.transport.files import SecurityFileError, SecurityFiles
 from tandemlog.transport.security import Security
+from tandemlog.transport.security_files import SecurityFileError, SecurityFiles
 from tandemlog_server.ha.config import HaConfig, Replication, ReplicationConfig, Role
 from tandemlog_server.ha.coordinator.options import CoordinatorOptions
-from tandemlog_server.ha.election.config import ElectionConfig
+from tandemlog_server.ha.election.election_config import ElectionConfig
 from tandemlog_server.rocketmq.follow.address import parse_address
 from tandemlog_server.storage.config import StoreConfig
 

@@ -6,7 +6,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic import Field, model_validator
 
 from tandemlog_server.ha.coordinator.options import ATTEMPT_S, BUDGET_S
-from tandemlog_server.ha.election.config import ElectionConfig
+from tandemlog_server.ha.election.election_config import ElectionConfig
 
 from .sections import Section
 

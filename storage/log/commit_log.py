@@ -54,7 +54,7 @@ from .append_assign import assign_offsets
 from .append_plan import AppendPlan, plan_append, plan_raw
 from .append_room import with_room
 from .batch_check import CheckedBatch, check_batch
-from .reader import LogReader
+from .log_reader import LogReader
 from .recent_starts import RecentStarts
 from .record_check import RecordLimits
 from .scan import next_record

@@ -17,7 +17,7 @@ from ..format.columns.headers import HeaderColumns
 from ..format.errors import FormatError
 from ..format.record.sys_flag import COMPRESSED
 from ..unpacking import unpacked
-from .message_columns import message_batch
+from .arrow_columns import message_batch
 from .plain_arrays import strings
 
 Place = Callable[[int], str]

@@ -51,8 +51,8 @@ from ..errors import (
     TandemlogError,
 )
 from ..telemetry.outages import OnAway, OnBack, Outages
-from ..transport.files import SecurityFiles
 from ..transport.security import Security
+from ..transport.security_files import SecurityFiles
 from ..v1 import admin_pb2
 from .belief import Answers, fits, is_settled
 from .data_path import check_mode

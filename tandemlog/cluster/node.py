@@ -26,9 +26,9 @@ from ..format.constants import MAX_GRPC_MESSAGE, Buffer
 from ..lazy import lazy
 from ..transport import own_grpc
 from ..transport.channels import THROUGH_PROXY, open_channel
-from ..transport.files import Metadata, SecurityFileError, SecurityFiles
 from ..transport.handshake import explain, may_be_handshake
 from ..transport.security import Security
+from ..transport.security_files import Metadata, SecurityFileError, SecurityFiles
 from ..v1 import admin_pb2, broker_pb2, common_pb2
 from .append_call import APPEND, AppendCall, DataAppendCall, GrpcAppendCall, status_of
 from .data_link import DataStatusError

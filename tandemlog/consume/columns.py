@@ -13,7 +13,7 @@ from ..errors import InvalidArgumentError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..arrow.received import Received
+    from ..arrow.received_arrow import Received
 
 
 def schema_of(columns: Sequence[str] | None) -> "pa.Schema":

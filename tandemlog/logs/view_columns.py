@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tandemlog.arrow.message_columns import message_batch
+from tandemlog.arrow.arrow_columns import message_batch
 from tandemlog.arrow.types import STRING_MAP
 from tandemlog.format.columns.headers import HeaderColumns
 

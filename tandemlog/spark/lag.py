@@ -33,11 +33,11 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from .cluster.cluster import Cluster
-from .cluster.errors import ClusterError
+from .cluster.cluster_errors import ClusterError
+from .cluster.live_cluster import Cluster
+from .cluster.live_options import Selection
 from .cluster.offsets import to_json
 from .cluster.option_reading import cluster_options
-from .cluster.options import Selection
 from .cluster.queue_lag import QueueLag, cut_rows, lags_of
 
 logger = logging.getLogger(__name__)

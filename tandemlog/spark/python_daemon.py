@@ -26,7 +26,7 @@ from socket import socket
 
 Loop = Callable[[socket, bool], int]
 _ARCHIVE = "/pyspark/python/lib/pyspark.zip"
-_OF_TASKS = ("pyspark.worker", "tandemlog.spark.segments.source")
+_OF_TASKS = ("pyspark.worker", "tandemlog.spark.segments.segment_source")
 
 
 def without_archive(path: Sequence[str]) -> list[str]:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tandemlog_server.node.embedded_coordinator.machine import Changes, Saved
 from tandemlog_server.node.embedded_coordinator.server import CoordinatorServer, random_id
+from tandemlog_server.node.embedded_coordinator.state_machine import Changes, Saved
 from tandemlog_server.node.node import Node
 from tandemlog_server.node.process.machine import Machine
 from tandemlog_server.node.settings.endpoints import ListenError, usable

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from . import own_grpc
-from .files import SecurityFileError, SecurityFiles
+from .security_files import SecurityFileError, SecurityFiles
 
 if TYPE_CHECKING:
     import grpc

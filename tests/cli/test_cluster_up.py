@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tandemlog_server.cli.local.cluster import (
+from tandemlog_server.cli.local.local_cluster import (
     DEFAULT_LOG_FILE_SIZE,
     LocalCluster,
     Wishes,

@@ -9,8 +9,8 @@ import pytest
 from made_certificates import now
 
 from tandemlog import load_profile
-from tandemlog.transport.files import SecurityFiles
-from tandemlog_server.cli.local.cluster import LocalCluster, Wishes, plan_cluster
+from tandemlog.transport.security_files import SecurityFiles
+from tandemlog_server.cli.local.local_cluster import LocalCluster, Wishes, plan_cluster
 from tandemlog_server.cli.local.security import HOSTS, LocalSecurity
 from tandemlog_server.node.access.access_file import parse_access
 from tandemlog_server.node.access.identities import hash_of

@@ -12,7 +12,7 @@ from typing import Protocol
 import pytest
 
 from tandemlog_server.ha.coordinator.coordinator import Coordinator
-from tandemlog_server.ha.coordinator.errors import (
+from tandemlog_server.ha.coordinator.coordinator_errors import (
     CoordinatorRefusedError,
     CoordinatorUnavailableError,
     LeaseLostError,

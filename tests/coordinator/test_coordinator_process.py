@@ -17,7 +17,10 @@ from conformance.coordinator_suite import put, told, value_of
 from coordinators import EmbeddedProcess, etcd_or_skip, etcdctl, paused
 from running import ROOT, wait_until
 from tandemlog_server.cli.shared.exit_codes import ADDRESS, OK, STORE, USAGE
-from tandemlog_server.ha.coordinator.errors import CoordinatorUnavailableError, UnknownOutcomeError
+from tandemlog_server.ha.coordinator.coordinator_errors import (
+    CoordinatorUnavailableError,
+    UnknownOutcomeError,
+)
 from tandemlog_server.ha.coordinator.etcd_client import EtcdCoordinator
 from tandemlog_server.ha.coordinator.options import CoordinatorOptions
 from tandemlog_server.ha.coordinator.values import KeyRange, Put, Txn, absent

@@ -17,7 +17,7 @@ from coordinators import Process, etcd_or_skip
 from running import ROOT, free_ports, wait_until
 from tandemlog.transport.security import Security
 from tandemlog_server.cli import app
-from tandemlog_server.ha.coordinator.errors import (
+from tandemlog_server.ha.coordinator.coordinator_errors import (
     CoordinatorRefusedError,
     CoordinatorUnavailableError,
 )

@@ -24,7 +24,7 @@ from running import free_ports
 from tandemlog.v1 import coordinator_pb2 as pb
 from tandemlog_server.ha.coordinator import methods
 from tandemlog_server.ha.coordinator.coordinator import Coordinator
-from tandemlog_server.ha.coordinator.errors import (
+from tandemlog_server.ha.coordinator.coordinator_errors import (
     CoordinatorRefusedError,
     CoordinatorUnavailableError,
     UnknownOutcomeError,
@@ -44,8 +44,8 @@ from tandemlog_server.ha.coordinator.options import CoordinatorOptions
 from tandemlog_server.ha.coordinator.values import Get, KeyRange, Put, Txn
 from tandemlog_server.node.embedded_coordinator.database import SqliteDatabase
 from tandemlog_server.node.embedded_coordinator.limits import Limits
-from tandemlog_server.node.embedded_coordinator.machine import Changes
 from tandemlog_server.node.embedded_coordinator.server import CoordinatorServer
+from tandemlog_server.node.embedded_coordinator.state_machine import Changes
 
 PATIENT = {"attempt_s": 10.0, "budget_s": 20.0, "probe_s": 10.0}
 

@@ -14,7 +14,10 @@ from conformance.coordinator_suite import CoordinatorSuite, put, told, value_of
 from coordinators import EtcdProcesses, etcd_or_skip, paused
 from tandemlog.v1 import coordinator_pb2 as pb
 from tandemlog_server.ha.coordinator.coordinator import Coordinator  # noqa: TC001 - in an annotation that runs
-from tandemlog_server.ha.coordinator.errors import CoordinatorUnavailableError, UnknownOutcomeError
+from tandemlog_server.ha.coordinator.coordinator_errors import (
+    CoordinatorUnavailableError,
+    UnknownOutcomeError,
+)
 from tandemlog_server.ha.coordinator.etcd_client import EtcdCoordinator
 from tandemlog_server.ha.coordinator.methods import COMPACT
 from tandemlog_server.ha.coordinator.options import CoordinatorOptions

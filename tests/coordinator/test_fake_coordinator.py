@@ -10,7 +10,7 @@ import pytest
 from conformance.coordinator_suite import CoordinatorSuite, put, told, value_of
 from fakes.fake_coordinator import CoordinatorWorld, FakeCoordinator, Fault
 from tandemlog_server.ha.coordinator.coordinator import Coordinator
-from tandemlog_server.ha.coordinator.errors import (
+from tandemlog_server.ha.coordinator.coordinator_errors import (
     CoordinatorUnavailableError,
     LeaseLostError,
     UnknownOutcomeError,

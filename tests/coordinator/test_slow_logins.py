@@ -9,7 +9,7 @@ import pytest
 
 from coordinators import EtcdProcesses, etcd_or_skip, etcdctl
 from running import wait_until
-from tandemlog_server.ha.coordinator.errors import CoordinatorError
+from tandemlog_server.ha.coordinator.coordinator_errors import CoordinatorError
 from tandemlog_server.ha.coordinator.etcd_client import EtcdCoordinator
 from tandemlog_server.ha.coordinator.options import CoordinatorOptions
 from tandemlog_server.ha.coordinator.values import Lease, Put, Txn, with_prefix

@@ -9,15 +9,15 @@ from fakes.fake_coordinator import CoordinatorWorld
 from tandemlog.v1 import coordinator_pb2 as pb
 from tandemlog_server.ha.coordinator.values import Delete, KeyRange, Put, Txn, TxnResult
 from tandemlog_server.ha.coordinator.wire import listing, range_request, txn_request, txn_result
-from tandemlog_server.ha.election.keys import ClusterKeys
-from tandemlog_server.ha.election.snapshot import Snapshot, SnapshotBuilder
-from tandemlog_server.ha.election.transactions import Candidate
-from tandemlog_server.ha.election.values import (
+from tandemlog_server.ha.election.key_values import (
     ClusterRecord,
     LeaderValue,
     MemberValue,
     encode,
 )
+from tandemlog_server.ha.election.keys import ClusterKeys
+from tandemlog_server.ha.election.snapshot import Snapshot, SnapshotBuilder
+from tandemlog_server.ha.election.transactions import Candidate
 from tandemlog_server.ha.state import Member
 
 KEYS = ClusterKeys("c")

@@ -21,7 +21,7 @@ from typing import TypeVar
 from fakes.clock import FakeClock
 from fakes.coordinator_machines import EMPTY, MemoryDisk
 from tandemlog.v1 import coordinator_pb2 as pb
-from tandemlog_server.ha.coordinator.errors import (
+from tandemlog_server.ha.coordinator.coordinator_errors import (
     CoordinatorRefusedError,
     CoordinatorUnavailableError,
     LeaseLostError,
@@ -47,8 +47,8 @@ from tandemlog_server.ha.coordinator.wire import (
     txn_result,
     watch_request,
 )
-from tandemlog_server.node.embedded_coordinator.machine import Machine
-from tandemlog_server.node.embedded_coordinator.refusals import RefusedError
+from tandemlog_server.node.embedded_coordinator.coordinator_refusals import RefusedError
+from tandemlog_server.node.embedded_coordinator.state_machine import Machine
 from tandemlog_server.node.embedded_coordinator.watchers import Watchers
 from tandemlog_server.storage.shares import Shares
 

@@ -7,10 +7,10 @@ from fakes.fake_broker import ThreadedCluster
 from tandemlog import Producer, ProducerOptions
 from tandemlog.cluster.histories import PositionCheck
 from tandemlog.format.files.log_history import NO_CUT, LogHistory, LogTerm
-from tandemlog.spark.cluster.errors import ClusterError
+from tandemlog.spark.cluster.cluster_errors import ClusterError
+from tandemlog.spark.cluster.live_options import ClusterOptions
 from tandemlog.spark.cluster.offsets import Offsets, Queue
 from tandemlog.spark.cluster.offsets_resolve import NOTHING, Held
-from tandemlog.spark.cluster.options import ClusterOptions
 
 
 def cluster_options(running: ThreadedCluster, **more: Any) -> ClusterOptions:

@@ -1,8 +1,8 @@
 """Which nodes a list shows: those of the role, and those of the roster that it has not met."""
 
 from tandemlog.v1 import common_pb2
+from tandemlog_server.ha.election.key_values import MemberValue, RosterValue
 from tandemlog_server.ha.election.snapshot import Snapshot
-from tandemlog_server.ha.election.values import MemberValue, RosterValue
 from tandemlog_server.node.cluster_rows import with_roster
 
 

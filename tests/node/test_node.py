@@ -46,7 +46,7 @@ from tandemlog_server.storage.config import FlushMode
 from tandemlog_server.storage.dispatch.reput import ReputService
 from tandemlog_server.storage.errors import FlushFailedError, StoreLockedError
 from tandemlog_server.storage.metadata.topics import TopicConfig
-from tandemlog_server.storage.reads import reader as reads
+from tandemlog_server.storage.reads import store_reader as reads
 
 QUICK = ConnectionOptions(
     request_timeout_ms=5_000, retry_timeout_ms=200, discovery_timeout_ms=1_000

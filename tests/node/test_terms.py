@@ -15,7 +15,7 @@ from fakes.clock import FakeClock
 from fakes.replicas import Replica, eventually
 from tandemlog_server.ha.config import Role
 from tandemlog_server.ha.election.agent import ElectionAgent
-from tandemlog_server.ha.election.values import LeaderValue
+from tandemlog_server.ha.election.key_values import LeaderValue
 from tandemlog_server.ha.errors import StateFileError
 from tandemlog_server.ha.master.record_keeper import LocalKeeper
 from tandemlog_server.ha.master.term import WonTerm

@@ -13,10 +13,13 @@ from fakes.fake_coordinator import FakeCoordinator
 from sim.election_cluster import ElectionCluster
 from sim.election_nodes import ELECTION, ElectedNode, Process, drive
 from sim.ha_nodes import ViolationError
-from tandemlog_server.ha.coordinator.errors import CoordinatorError, CoordinatorUnavailableError
+from tandemlog_server.ha.coordinator.coordinator_errors import (
+    CoordinatorError,
+    CoordinatorUnavailableError,
+)
 from tandemlog_server.ha.election.agent import ElectionAgent
 from tandemlog_server.ha.election.host import Identity, OwnLog
-from tandemlog_server.ha.election.values import LeaderValue
+from tandemlog_server.ha.election.key_values import LeaderValue
 from tandemlog_server.ha.master.record_keeper import RecordKeeper
 from tandemlog_server.ha.master.term import WonTerm
 from tandemlog_server.ha.state import HaState, Member

@@ -11,7 +11,7 @@ from sim.election_nodes import KEYS, ElectedNode
 from sim.election_world import ELECTED_WITHIN_S, ElectionWorld
 from sim.ha_nodes import NODES, ViolationError
 from tandemlog_server.ha.config import Replication
-from tandemlog_server.ha.election.values import SWITCHOVER, RequestValue, SettingsValue
+from tandemlog_server.ha.election.key_values import SWITCHOVER, RequestValue, SettingsValue
 from tandemlog_server.ha.master.term import IDLE_S
 from tandemlog_server.storage.config import FlushMode
 

@@ -15,7 +15,7 @@ from sim.election_nodes import Coordination, ElectedNode, ElectedStore, Process,
 from sim.ha_cluster import Cluster
 from sim.ha_nodes import NODES, MasterSide, Put, SimNode, SlaveSide, ViolationError, holds, piece
 from tandemlog_server.ha.config import HaConfig, Replication
-from tandemlog_server.ha.election.values import LeaderValue
+from tandemlog_server.ha.election.key_values import LeaderValue
 from tandemlog_server.ha.master import term as master_term
 from tandemlog_server.ha.master.group import MasterGroup
 from tandemlog_server.ha.master.record_keeper import DeposedError, RecordKeeper

@@ -20,7 +20,7 @@ from sim.ha_nodes import NODES, ViolationError
 from tandemlog_server.ha.config import Replication
 from tandemlog_server.ha.coordinator.values import KeyValue, Put, Txn
 from tandemlog_server.ha.coordinator.wire import listing, range_request, txn_request
-from tandemlog_server.ha.election.values import (
+from tandemlog_server.ha.election.key_values import (
     FORCED,
     REINIT,
     SWITCHOVER,

@@ -17,10 +17,10 @@ from sim.ha_nodes import NODES, Put, SimNode
 from tandemlog_server.ha.coordinator.values import Listing
 from tandemlog_server.ha.coordinator.wire import listing, range_request
 from tandemlog_server.ha.election.agent import ElectionAgent
-from tandemlog_server.ha.election.config import ElectionConfig
+from tandemlog_server.ha.election.election_config import ElectionConfig
+from tandemlog_server.ha.election.key_values import ClusterRecord, LeaderValue
 from tandemlog_server.ha.election.keys import ClusterKeys
 from tandemlog_server.ha.election.snapshot import Snapshot, SnapshotBuilder
-from tandemlog_server.ha.election.values import ClusterRecord, LeaderValue
 from tandemlog_server.ha.master.record_keeper import RecordKeeper
 from tandemlog_server.storage.errors import StoreError
 

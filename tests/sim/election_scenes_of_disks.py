@@ -12,7 +12,7 @@ from sim.election_scenes import Scene
 from sim.election_world import ElectionWorld
 from sim.ha_nodes import NODES, ViolationError
 from tandemlog_server.ha.config import Replication
-from tandemlog_server.ha.election.values import FORCED, SWITCHOVER, RequestValue, RosterValue
+from tandemlog_server.ha.election.key_values import FORCED, SWITCHOVER, RequestValue, RosterValue
 from tandemlog_server.ha.master.term import IDLE_S
 from tandemlog_server.storage.config import FlushMode
 

@@ -13,7 +13,7 @@ from sim.election_nodes import KEYS, ElectedNode
 from sim.ha_nodes import NODES, Put, SimNode, ViolationError, piece
 from sim.ha_world import flushed
 from tandemlog_server.ha.config import Replication
-from tandemlog_server.ha.election.values import REINIT, SWITCHOVER, RequestValue, SettingsValue
+from tandemlog_server.ha.election.key_values import REINIT, SWITCHOVER, RequestValue, SettingsValue
 from tandemlog_server.ha.protocol.frames import decode_master_frame
 from tandemlog_server.ha.slave.session import Disconnect
 from tandemlog_server.storage.config import FlushMode

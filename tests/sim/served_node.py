@@ -20,7 +20,7 @@ from sim.world_loop import WorldLoop
 from tandemlog.format.record.batch import RecordBatch
 from tandemlog.v1 import admin_pb2, broker_pb2, common_pb2
 from tandemlog_server.ha.config import HaConfig
-from tandemlog_server.ha.election.values import LeaderValue
+from tandemlog_server.ha.election.key_values import LeaderValue
 from tandemlog_server.ha.master import waiters
 from tandemlog_server.ha.master.group import MasterGroup
 from tandemlog_server.ha.master.master import ReplicationMaster

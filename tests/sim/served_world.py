@@ -26,7 +26,7 @@ from tandemlog.consume.positions import EARLIEST, LATEST
 from tandemlog.testing.memory_files import MemoryFiles
 from tandemlog.v1 import admin_pb2, common_pb2
 from tandemlog_server.ha.config import Replication
-from tandemlog_server.ha.election.values import LeaderValue
+from tandemlog_server.ha.election.key_values import LeaderValue
 from tandemlog_server.ha.master.metadata_sync import MetadataSource, TableCursor
 from tandemlog_server.ha.master.record_keeper import RecordKeeper
 from tandemlog_server.ha.master.term import WonTerm

@@ -19,8 +19,8 @@ from running import Running
 from tandemlog import Producer
 from tandemlog.logs.job_errors import OptionError
 from tandemlog.spark import lag as lag_module
-from tandemlog.spark.cluster.cluster import Cluster
-from tandemlog.spark.cluster.errors import ClusterError
+from tandemlog.spark.cluster.cluster_errors import ClusterError
+from tandemlog.spark.cluster.live_cluster import Cluster
 from tandemlog.spark.cluster.queue_lag import QueueLag, cut_rows, lags_of
 from tandemlog.spark.lag import LagListener
 

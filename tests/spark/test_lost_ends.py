@@ -14,8 +14,8 @@ from tandemlog.logs.jobs.compare import compare
 from tandemlog.logs.jobs.export import ExportOptions, export
 from tandemlog.logs.jobs.rebuild import RebuildOptions, rebuild
 from tandemlog.logs.jobs.stats import stats
-from tandemlog.spark.segments.options import SegmentOptions
-from tandemlog.spark.segments.source import SegmentReader
+from tandemlog.spark.segments.segment_options import SegmentOptions
+from tandemlog.spark.segments.segment_source import SegmentReader
 from tandemlog_server.storage.config import StoreConfig
 from tandemlog_server.storage.errors import StoreLayoutError
 from tandemlog_server.storage.tools.rebuild import rebuild as store_rebuild

@@ -79,7 +79,7 @@ def test_workers_have_it_compiled(spark: "SparkSession") -> None:
 @pytest.mark.spark
 def test_workers_keep_their_modules_out_of_collections(spark: "SparkSession") -> None:
     looked_at = "any(each is sys.modules[name].__dict__ for each in gc.get_objects())"
-    names = "('numpy', 'pyarrow', 'pyspark.worker', 'tandemlog.spark.segments.source')"
+    names = "('numpy', 'pyarrow', 'pyspark.worker', 'tandemlog.spark.segments.segment_source')"
     [found] = run_tasks(
         spark,
         eval,

@@ -12,7 +12,7 @@ from tandemlog.logs.executors import InProcess, run_tasks
 from tandemlog.logs.job_errors import TaskFailedError
 from tandemlog.logs.jobs.audit import audit
 from tandemlog.logs.jobs.rebuild import RebuildOptions, rebuild
-from tandemlog.logs.reading.dispatch import INDEX_ITEM
+from tandemlog.logs.reading.window_dispatch import INDEX_ITEM
 from tandemlog.logs.view_columns import MESSAGES, VIEWS, arrow_schema
 from tandemlog.spark.spark_schema import spark_schema
 

@@ -8,7 +8,7 @@ import pyspark.sql.datasource
 import pytest
 
 from tandemlog.logs.job_errors import OptionError, PipelineError
-from tandemlog.spark.live.source import LiveDataSource
+from tandemlog.spark.live.live_source import LiveDataSource
 from tandemlog.spark.session import spark_session
 from tandemlog.spark.spark_version import part_fault, version_fault
 
@@ -95,7 +95,7 @@ def test_the_format_is_there_on_the_oldest(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_format_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     installed(monkeypatch, "5.0.0")
     without_newer_interfaces(monkeypatch)
-    monkeypatch.setitem(sys.modules, "tandemlog.spark.live.source", None)
+    monkeypatch.setitem(sys.modules, "tandemlog.spark.live.live_source", None)
     found = importlib.import_module("pyspark_tandemlog").DefaultSource
     with pytest.raises(ImportError, match=r"PySpark 4\.0 to 4\.3 is needed, 5\.0\.0 is installed"):
         found({}).schema()

@@ -14,8 +14,8 @@ from fakes.log_builder import LogBuilder, varied
 from running import Running
 from tandemlog import Producer
 from tandemlog.logs.job_errors import OptionError
-from tandemlog.spark.live.source import LiveDataSource
-from tandemlog.spark.segments.source import SegmentDataSource
+from tandemlog.spark.live.live_source import LiveDataSource
+from tandemlog.spark.segments.segment_source import SegmentDataSource
 from tandemlog.spark.tables import (
     given_to_table,
     is_new_table,

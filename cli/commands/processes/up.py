@@ -21,7 +21,7 @@ from tandemlog_server.node.settings.endpoints import ListenError
 from tandemlog_server.rocketmq.follow.address import parse_address
 
 from ...cluster.nodes_table import alarm_lines, node_rows, picture
-from ...local.cluster import (
+from ...local.local_cluster import (
     DEFAULT_LOG_FILE_SIZE,
     DEFAULT_SLAVES,
     ELECTED,
@@ -35,7 +35,7 @@ from ...local.cluster import (
     locked,
     plan_cluster,
 )
-from ...local.coordinator import ETCD, NONE, PORT_DISTANCE
+from ...local.local_coordinator import ETCD, NONE, PORT_DISTANCE
 from ...local.restarts import Restarts
 from ...shared.command import new_app
 from ...shared.exit_codes import ADDRESS, STORE, epilog

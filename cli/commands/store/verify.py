@@ -25,8 +25,8 @@ from tandemlog.logs.job_errors import CorruptLogError, PipelineError
 from tandemlog.logs.jobs.audit import audit
 from tandemlog.logs.jobs.compare import compare as compare_logs
 from tandemlog.logs.jobs.result import JobResult
-from tandemlog.logs.reading.files import COMMIT_LOG
-from tandemlog.logs.reading.source import NODE_PREFIX, LocalLogSource, open_store
+from tandemlog.logs.reading.log_files import COMMIT_LOG
+from tandemlog.logs.reading.log_source import NODE_PREFIX, LocalLogSource, open_store
 from tandemlog_server.storage.config import StoreConfig
 from tandemlog_server.storage.disk.real_files import RealFileSystem
 from tandemlog_server.storage.errors import StoreError

@@ -23,9 +23,9 @@ from tandemlog.format.record.property_crc import verify_property_crc
 
 from ..reading.bytes_at import LogBytes
 from ..reading.describe import lenient_record, record_text
-from ..reading.files import LogFiles
+from ..reading.log_files import LogFiles
 from ..reading.queue_collector import QueueCollector
-from ..reading.scan import DamagedPiece, Ending, Piece, SpanScan
+from ..reading.span_scan import DamagedPiece, Ending, Piece, SpanScan
 from ..reading.spans import Span
 
 MAX_FINDINGS = 100

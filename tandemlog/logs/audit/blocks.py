@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tandemlog.format.fast_crc import crc32
 
 from ..reading.bytes_at import read
-from ..reading.source import LogSource
+from ..reading.log_source import LogSource
 from ..reading.spans import Span
 
 BLOCK_BYTES = 1 << 20

@@ -17,7 +17,7 @@ from tandemlog.format.record.record import Record
 from ..reading.bytes_at import LogBytes, read
 from ..reading.describe import lenient_record, record_text
 from ..reading.find_record import next_record, record_at, record_size_at
-from ..reading.source import LogSource
+from ..reading.log_source import LogSource
 from ..reading.spans import Span
 from .audit_span import MAX_FINDINGS, Finding
 

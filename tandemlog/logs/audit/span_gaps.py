@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..reading.scan import Ending
+from ..reading.span_scan import Ending
 from ..reading.spans import Span
 
 

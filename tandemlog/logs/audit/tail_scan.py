@@ -17,7 +17,7 @@ from ..reading.bytes_at import LogBytes, read
 from ..reading.describe import record_text
 from ..reading.end import LogEnd, Tail
 from ..reading.find_record import SEARCH_STEP, record_at
-from ..reading.source import LocalLogSource, LogSource
+from ..reading.log_source import LocalLogSource, LogSource
 from ..reading.spans import Span, grouped, split
 from .audit_span import MAX_FINDINGS, Finding
 

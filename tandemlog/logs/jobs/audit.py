@@ -21,8 +21,8 @@ from ..audit.span_gaps import Gap, chain_faults
 from ..audit.tail_scan import TailTask, scan_tail, tail_tasks
 from ..executors import Executor, parallelism, run_tasks
 from ..reading.end import LogEnd, Tail
-from ..reading.files import LogFiles
-from ..reading.source import LocalLogSource, LogSource, open_store
+from ..reading.log_files import LogFiles
+from ..reading.log_source import LocalLogSource, LogSource, open_store
 from ..reading.spans import TARGET_BYTES, Span, grouped, pieces_wanted, split
 from ..tasks.store_settings import batch_topics
 from .missing_files import lost_end

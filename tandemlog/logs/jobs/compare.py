@@ -23,7 +23,7 @@ from ..executors import Executor, parallelism, run_tasks
 from ..job_errors import StoreLayoutError
 from ..reading.describe import lenient_record, record_text
 from ..reading.end import LogEnd, Tail
-from ..reading.source import LocalLogSource, LogSource, open_store
+from ..reading.log_source import LocalLogSource, LogSource, open_store
 from ..reading.spans import TARGET_BYTES, Span, grouped, pieces_wanted
 from .missing_files import lost_end
 from .result import JobProgress, JobResult, no_progress, within

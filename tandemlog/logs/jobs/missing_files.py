@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ..audit.audit_span import Finding
 from ..reading.end import LogEnd
-from ..reading.source import LocalLogSource, LogSource
+from ..reading.log_source import LocalLogSource, LogSource
 
 
 def lacking_files(source: LogSource, known: Sequence[Finding] = ()) -> list[Finding]:

@@ -25,12 +25,12 @@ from ..audit.span_gaps import Gap, chain_faults
 from ..executors import Executor, parallelism, run_tasks
 from ..job_errors import CorruptLogError, OnCorruption, OptionError, StoreLayoutError
 from ..reading.end import LogEnd, Tail
+from ..reading.log_source import LocalLogSource, LogSource, open_store
 from ..reading.queue_ends import CONSUME_QUEUE
-from ..reading.source import LocalLogSource, LogSource, open_store
 from ..reading.spans import TARGET_BYTES, grouped, pieces_wanted, split
 from ..tasks.index_writer import plan_index
 from ..tasks.queue_writer import WrittenQueue
-from ..tasks.rebuild import (
+from ..tasks.rebuild_tasks import (
     DerivedTask,
     IndexTask,
     PartOutcome,

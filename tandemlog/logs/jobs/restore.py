@@ -24,9 +24,9 @@ from ..job_errors import (
     StoreLayoutError,
     StoreMissingError,
 )
-from ..reading.files import COMMIT_LOG
+from ..reading.log_files import COMMIT_LOG
 from ..tasks.archive import FILES, RAW, Manifest, read_manifest
-from ..tasks.restore import RestoreOutcome, RestoreTask, restore_part
+from ..tasks.restore_tasks import RestoreOutcome, RestoreTask, restore_part
 from .rebuild import RebuildOptions, check_queue_file_size, rebuild
 from .result import JobProgress, JobResult, no_progress, within
 

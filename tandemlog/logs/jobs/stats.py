@@ -25,9 +25,9 @@ from tandemlog.format.columns.topics import topics_of
 from ..audit.audit_span import Finding, damage_finding
 from ..executors import Executor, parallelism, run_tasks
 from ..job_errors import CorruptLogError, OnCorruption, OptionError
+from ..reading.log_source import LocalLogSource, LogSource, open_store
 from ..reading.queue_collector import QueueCollector
-from ..reading.scan import DamagedPiece, SpanScan
-from ..reading.source import LocalLogSource, LogSource, open_store
+from ..reading.span_scan import DamagedPiece, SpanScan
 from ..reading.spans import TARGET_BYTES, Span, grouped, pieces_wanted, split
 from .missing_files import lacking_files
 from .result import JobProgress, JobResult, no_progress, within

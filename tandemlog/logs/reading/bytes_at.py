@@ -8,7 +8,7 @@ import os
 from types import TracebackType
 from typing import Protocol, Self
 
-from .files import LogFiles
+from .log_files import LogFiles
 
 
 class LogBytes(Protocol):

@@ -20,9 +20,9 @@ from tandemlog.format.record.record import Record
 
 from .bytes_at import LocalLog, read
 from .describe import lenient_record
-from .files import LogFile, LogFiles
 from .find_record import next_record, record_at
-from .scan import DamagedPiece, SpanScan
+from .log_files import LogFile, LogFiles
+from .span_scan import DamagedPiece, SpanScan
 from .spans import Span
 
 _LAST_RECORDS = 64

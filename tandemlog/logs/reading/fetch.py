@@ -27,15 +27,15 @@ from tandemlog.errors import (
     error_from_rpc,
 )
 from tandemlog.transport.channels import open_sync_channel
-from tandemlog.transport.files import SecurityFileError, SecurityFiles
 from tandemlog.transport.handshake import explain_now, may_be_handshake
 from tandemlog.transport.security import Security
+from tandemlog.transport.security_files import SecurityFileError, SecurityFiles
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
 
 from ..job_errors import FetchError, OptionError
 from .bytes_at import LogBytes
 from .end import LogEnd, Tail
-from .files import LogFiles, remote_files
+from .log_files import LogFiles, remote_files
 
 CHUNK_BYTES = 4 << 20
 

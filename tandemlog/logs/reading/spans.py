@@ -12,7 +12,7 @@ can tell.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from .files import LogFiles
+from .log_files import LogFiles
 
 TARGET_BYTES = 128 << 20
 LEAST_BYTES = 16 << 20

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from tandemlog.format.files.queue_unit import UNIT_DTYPE
 
-from ..reading.dispatch import INDEX_ITEM
 from ..reading.queue_collector import CollectedQueues, Queue
+from ..reading.window_dispatch import INDEX_ITEM
 
 _NUMBER = np.dtype("<i8")
 

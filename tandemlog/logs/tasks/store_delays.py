@@ -11,8 +11,8 @@ from tandemlog.format.files.queue_unit import DEFAULT_DELAY_LEVELS, DelayLevels,
 from tandemlog.format.record.record import Record
 
 from ..reading.find_record import record_at
+from ..reading.log_source import LocalLogSource, LogSource
 from ..reading.queue_ends import CONSUME_QUEUE, queue_files, units_of
-from ..reading.source import LocalLogSource, LogSource
 
 
 def stored_delay_levels(source: LogSource) -> str:

@@ -25,10 +25,10 @@ from tandemlog.format.files.names import parse_index_file_name
 from tandemlog.format.files.store_json import loads
 
 from ..job_errors import StoreLayoutError
-from ..reading.dispatch import dispatched, index_items
-from ..reading.scan import Piece, SpanScan
-from ..reading.source import LogSource
+from ..reading.log_source import LogSource
+from ..reading.span_scan import Piece, SpanScan
 from ..reading.spans import split
+from ..reading.window_dispatch import dispatched, index_items
 from .queue_writer import MAX_OFFSET
 
 INDEX = "index"

@@ -16,8 +16,8 @@ from tandemlog.cluster.connection import Connection, ConnectionOptions
 from tandemlog.errors import TandemlogError
 from tandemlog.sync.loop_thread import LoopThread
 
-from .errors import ClusterError
-from .options import ClusterOptions
+from .cluster_errors import ClusterError
+from .live_options import ClusterOptions
 
 ResultT = TypeVar("ResultT")
 

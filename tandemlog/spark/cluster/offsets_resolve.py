@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from tandemlog.consume.spans import QueueSpan
 
-from .errors import DataLossError, OffsetsError
+from .cluster_errors import DataLossError, OffsetsError
+from .live_options import Strategy
 from .offsets import EARLIEST, LATEST, Offsets, Position, Queue
-from .options import Strategy
 
 AtTime = Callable[[Sequence[Queue], int], Offsets]
 """By queue, the first message stored at or after a time in ms; the end where there is none."""

@@ -21,8 +21,7 @@ from tandemlog.logs.job_errors import OptionError
 from ..connect_options import CONNECTING
 from . import option_values as values
 from .kafka_names import KAFKA_ALIASES, kafka_fault
-from .offsets import Position, parse_assignment
-from .options import (
+from .live_options import (
     Admission,
     ClusterOptions,
     Guarantee,
@@ -33,6 +32,7 @@ from .options import (
     Use,
     WriteOptions,
 )
+from .offsets import Position, parse_assignment
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from .errors import OffsetsError
+from .cluster_errors import OffsetsError
 from .offsets import Offsets, parse_offsets
 from .stream_offset import StreamOffset, queues_in
 

@@ -21,7 +21,7 @@ from typing import Any, Final
 from tandemlog.format.errors import FormatError
 from tandemlog.format.files.log_history import LogHistory
 
-from .errors import OffsetsError
+from .cluster_errors import OffsetsError
 from .offsets import Offsets, Queue, from_json, to_json
 
 _MARK: Final = "@"

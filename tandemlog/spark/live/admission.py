@@ -9,8 +9,8 @@ Pure: the ranges of the queues, the size of messages and the time come as argume
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..cluster.live_options import Admission
 from ..cluster.offsets import Offsets, Queue
-from ..cluster.options import Admission
 
 
 def share_rows(starts: Offsets, ends: Offsets, max_rows: int) -> Offsets:

@@ -17,7 +17,7 @@ from typing import Final
 
 from tandemlog.consume.spans import QueueSpan
 
-from ..cluster.options import Partitioning
+from ..cluster.live_options import Partitioning
 
 SMALL: Final = 50_000
 """Rows that are worth a task of their own."""

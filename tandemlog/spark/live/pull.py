@@ -17,7 +17,7 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from tandemlog.arrow.received import columns_of
+from tandemlog.arrow.received_arrow import columns_of
 from tandemlog.consume.positions import Positions
 from tandemlog.consume.reading import Reader
 from tandemlog.consume.received import ReceivedBatch
@@ -28,9 +28,9 @@ from tandemlog.format.files.log_history import LogHistory
 from tandemlog.format.record.tags import parse_tags
 from tandemlog.logs.view_columns import Columns, arrow_schema
 
+from ..cluster.cluster_errors import ClusterError, DataLossError
 from ..cluster.connections import connection_of, start
-from ..cluster.errors import ClusterError, DataLossError
-from ..cluster.options import ReadOptions
+from ..cluster.live_options import ReadOptions
 
 logger = logging.getLogger(__name__)
 

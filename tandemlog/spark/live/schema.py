@@ -17,7 +17,7 @@ from pyspark.sql.types import (
 from tandemlog.logs.job_errors import OptionError
 from tandemlog.logs.view_columns import MESSAGES, Columns
 
-from ..cluster.errors import SinkSchemaError
+from ..cluster.cluster_errors import SinkSchemaError
 from ..cluster.kafka_names import kafka_column
 from ..spark_schema import spark_schema
 

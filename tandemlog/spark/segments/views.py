@@ -22,13 +22,13 @@ from tandemlog.logs.audit.audit_span import audit_span
 from tandemlog.logs.job_errors import CorruptLogError, OnCorruption
 from tandemlog.logs.reading.bytes_at import LogBytes, read
 from tandemlog.logs.reading.describe import lenient_record, record_text
-from tandemlog.logs.reading.dispatch import dispatched, index_items, queue_slices
-from tandemlog.logs.reading.files import LogFiles
-from tandemlog.logs.reading.scan import DamagedPiece, Piece, SpanScan
+from tandemlog.logs.reading.log_files import LogFiles
+from tandemlog.logs.reading.span_scan import DamagedPiece, Piece, SpanScan
 from tandemlog.logs.reading.spans import Span
+from tandemlog.logs.reading.window_dispatch import dispatched, index_items, queue_slices
 from tandemlog.logs.view_columns import FAULT, Columns, arrow_schema, view_batch
 
-from .options import View
+from .segment_options import View
 
 BATCH_WINDOW_BYTES = 8 << 20
 BATCH_RECORDS = 8192

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ..cluster.errors import SinkError
+from ..cluster.cluster_errors import SinkError
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -13,9 +13,9 @@ from typing import Final
 
 from tandemlog.v1 import broker_pb2
 
+from ..cluster.cluster_errors import RepeatMismatchError, SinkError
 from ..cluster.connections import connection_of, run
-from ..cluster.errors import RepeatMismatchError, SinkError
-from ..cluster.options import ClusterOptions
+from ..cluster.live_options import ClusterOptions
 from .writer_name import WriterName
 
 MISMATCH: Final = (

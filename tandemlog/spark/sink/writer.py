@@ -23,15 +23,15 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from ..cluster.cluster import check_reachable, check_writable
-from ..cluster.errors import RowError, SinkError
-from ..cluster.options import ClusterOptions, Guarantee, WriteOptions
+from ..cluster.cluster_errors import RowError, SinkError
+from ..cluster.live_cluster import check_reachable, check_writable
+from ..cluster.live_options import ClusterOptions, Guarantee, WriteOptions
 from ..newer_spark import DataSourceStreamArrowWriter
 from .chunks import chunks
-from .columns import rows_of
 from .input import complete, input_of_task
 from .repeats import check_chunks, check_newest
-from .sender import SinkSender
+from .sink_columns import rows_of
+from .sink_sender import SinkSender
 from .writer_name import (
     WriterName,
     batch_writer_name,

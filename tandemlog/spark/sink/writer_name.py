@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from pyspark import TaskContext
 
-from ..cluster.errors import SinkError
+from ..cluster.cluster_errors import SinkError
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"

@@ -3,7 +3,7 @@
 import grpc
 import pytest
 
-from tandemlog_server.ha.coordinator.errors import (
+from tandemlog_server.ha.coordinator.coordinator_errors import (
     CoordinatorRefusedError,
     CoordinatorUnavailableError,
     UnknownOutcomeError,

@@ -10,19 +10,19 @@ from fakes.election import KEYS, SyncCoordinator, disk, record, up
 from fakes.fake_coordinator import CoordinatorWorld, Fault
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
 from tandemlog_server.ha.config import HaConfig, Replication
-from tandemlog_server.ha.coordinator.errors import UnknownOutcomeError
+from tandemlog_server.ha.coordinator.coordinator_errors import UnknownOutcomeError
 from tandemlog_server.ha.election.agent import ElectionAgent
-from tandemlog_server.ha.election.config import ElectionConfig
+from tandemlog_server.ha.election.election_config import ElectionConfig
 from tandemlog_server.ha.election.host import Identity, OwnLog
-from tandemlog_server.ha.election.role_loop import KeepLeading, StepDown
-from tandemlog_server.ha.election.switchover import HANDOVER_LIMIT_S
-from tandemlog_server.ha.election.values import (
+from tandemlog_server.ha.election.key_values import (
     SWITCHOVER,
     ConfirmedValue,
     LeaderValue,
     RequestValue,
     RosterValue,
 )
+from tandemlog_server.ha.election.role_loop import KeepLeading, StepDown
+from tandemlog_server.ha.election.switchover import HANDOVER_LIMIT_S
 from tandemlog_server.ha.state import Member
 
 SET = frozenset({disk("a"), disk("b"), disk("c")})

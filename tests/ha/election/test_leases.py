@@ -6,7 +6,8 @@ import pytest
 
 from fakes.election import SyncCoordinator, record, up
 from tandemlog_server.ha.coordinator.values import Lease
-from tandemlog_server.ha.election.config import ElectionConfig
+from tandemlog_server.ha.election.election_config import ElectionConfig
+from tandemlog_server.ha.election.key_values import SWITCHOVER, RequestValue
 from tandemlog_server.ha.election.leases import HeldLease
 from tandemlog_server.ha.election.snapshot import Snapshot
 from tandemlog_server.ha.election.switchover import (
@@ -15,7 +16,6 @@ from tandemlog_server.ha.election.switchover import (
     Switching,
     switch_target,
 )
-from tandemlog_server.ha.election.values import SWITCHOVER, RequestValue
 
 
 def test_a_lease_counts_from_before_it_was_sent() -> None:

@@ -9,17 +9,17 @@ from fakes.election import KEYS, SyncCoordinator, disk
 from fakes.fake_coordinator import CoordinatorWorld, Fault
 from tandemlog.v1 import coordinator_pb2 as pb
 from tandemlog_server.ha.config import Replication
-from tandemlog_server.ha.coordinator.errors import CoordinatorUnavailableError
+from tandemlog_server.ha.coordinator.coordinator_errors import CoordinatorUnavailableError
 from tandemlog_server.ha.coordinator.guard import AnswerGuard
 from tandemlog_server.ha.coordinator.values import Listing, Put
 from tandemlog_server.ha.coordinator.verdicts import Verdict, verdict_of
 from tandemlog_server.ha.election import agent as agent_module
 from tandemlog_server.ha.election.agent import ElectionAgent
+from tandemlog_server.ha.election.key_values import REINIT, RequestValue
 from tandemlog_server.ha.election.requests import ClusterRequests
 from tandemlog_server.ha.election.role_loop import ElectionRules, Own, RoleLoop, Send
 from tandemlog_server.ha.election.snapshot import SnapshotBuilder
 from tandemlog_server.ha.election.transactions import change_set, force, hand_over, win
-from tandemlog_server.ha.election.values import REINIT, RequestValue
 from tandemlog_server.ha.state import InSyncRecord
 
 RULES = ElectionRules(Replication.SYNC, required=2)

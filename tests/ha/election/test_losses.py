@@ -6,8 +6,8 @@ import pytest
 
 from fakes.election import KEYS, SyncCoordinator
 from fakes.fake_coordinator import CoordinatorWorld, Fault
+from tandemlog_server.ha.election.key_values import NOT_KNOWN, TermValue
 from tandemlog_server.ha.election.losses import Losses
-from tandemlog_server.ha.election.values import NOT_KNOWN, TermValue
 from tandemlog_server.ha.master.group import Return
 
 

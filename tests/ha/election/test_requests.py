@@ -3,8 +3,18 @@
 import pytest
 
 from fakes.fake_coordinator import CoordinatorWorld, FakeCoordinator, Fault
-from tandemlog_server.ha.coordinator.errors import CoordinatorUnavailableError, UnknownOutcomeError
+from tandemlog_server.ha.coordinator.coordinator_errors import (
+    CoordinatorUnavailableError,
+    UnknownOutcomeError,
+)
 from tandemlog_server.ha.coordinator.values import Delete, KeyRange, Put, Txn, TxnResult
+from tandemlog_server.ha.election.key_values import (
+    ClusterRecord,
+    MemberValue,
+    RequestValue,
+    RosterValue,
+    encode,
+)
 from tandemlog_server.ha.election.keys import ClusterKeys
 from tandemlog_server.ha.election.requests import (
     Action,
@@ -13,13 +23,6 @@ from tandemlog_server.ha.election.requests import (
     ClusterRequests,
 )
 from tandemlog_server.ha.election.transactions import Candidate, first_record
-from tandemlog_server.ha.election.values import (
-    ClusterRecord,
-    MemberValue,
-    RequestValue,
-    RosterValue,
-    encode,
-)
 from tandemlog_server.ha.state import Member
 
 KEYS = ClusterKeys("c")

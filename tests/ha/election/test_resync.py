@@ -9,10 +9,10 @@ from fakes.election import KEYS, SyncCoordinator, up
 from fakes.fake_coordinator import CoordinatorWorld, Fault
 from fakes.fake_store import FakeDisk, FakeStore
 from tandemlog.format.files.epochs import EpochTable
-from tandemlog_server.ha.coordinator.errors import CoordinatorUnavailableError
+from tandemlog_server.ha.coordinator.coordinator_errors import CoordinatorUnavailableError
+from tandemlog_server.ha.election.key_values import REINIT, MemberValue, RequestValue
 from tandemlog_server.ha.election.resync import Resync
 from tandemlog_server.ha.election.snapshot import Snapshot
-from tandemlog_server.ha.election.values import REINIT, MemberValue, RequestValue
 from tandemlog_server.ha.slave.store import set_log_aside
 from tandemlog_server.ha.state import Member
 from tandemlog_server.storage.errors import FlushFailedError, StoreReadOnlyError

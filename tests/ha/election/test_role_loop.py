@@ -7,6 +7,17 @@ import pytest
 
 from fakes.election import KEYS, disk, record, up
 from tandemlog_server.ha.config import Replication
+from tandemlog_server.ha.election.key_values import (
+    FORCED,
+    REINIT,
+    SWITCHOVER,
+    ClusterRecord,
+    ConfirmedValue,
+    LeaderValue,
+    RequestValue,
+    RosterValue,
+    SettingsValue,
+)
 from tandemlog_server.ha.election.role_loop import (
     DROPPED_S,
     FOUNDING_WAIT_S,
@@ -24,17 +35,6 @@ from tandemlog_server.ha.election.role_loop import (
     Wait,
 )
 from tandemlog_server.ha.election.snapshot import Snapshot
-from tandemlog_server.ha.election.values import (
-    FORCED,
-    REINIT,
-    SWITCHOVER,
-    ClusterRecord,
-    ConfirmedValue,
-    LeaderValue,
-    RequestValue,
-    RosterValue,
-    SettingsValue,
-)
 
 A, B, C = up("a", lease=11), up("b", lease=12), up("c", lease=13)
 LEADER = LeaderValue("a", "a-1", 1, "a:1")

@@ -7,9 +7,9 @@ import pytest
 from fakes.election import record
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
 from tandemlog_server.ha.election.host import OwnLog
+from tandemlog_server.ha.election.key_values import ConfirmedValue, RosterValue
 from tandemlog_server.ha.election.rolled_back import confirmed_by, lacks_confirmed, why_rolled_back
 from tandemlog_server.ha.election.snapshot import Snapshot
-from tandemlog_server.ha.election.values import ConfirmedValue, RosterValue
 
 TABLE = EpochTable((EpochEntry(1, 0), EpochEntry(3, 60)))
 LOG = OwnLog("1", 3, 3, 100, epochs=TABLE, confirm_offset=90)

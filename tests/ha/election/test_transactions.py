@@ -6,6 +6,15 @@ import pytest
 
 from fakes.election import KEYS, SyncCoordinator, disk, record
 from tandemlog_server.ha.coordinator.values import Txn
+from tandemlog_server.ha.election.key_values import (
+    FORCED,
+    SWITCHOVER,
+    ConfirmedValue,
+    RequestValue,
+    RosterValue,
+    TermValue,
+    encode,
+)
 from tandemlog_server.ha.election.keys import ClusterKeys
 from tandemlog_server.ha.election.snapshot import Snapshot
 from tandemlog_server.ha.election.transactions import (
@@ -24,15 +33,6 @@ from tandemlog_server.ha.election.transactions import (
     set_after_election,
     tell_confirmed,
     win,
-)
-from tandemlog_server.ha.election.values import (
-    FORCED,
-    SWITCHOVER,
-    ConfirmedValue,
-    RequestValue,
-    RosterValue,
-    TermValue,
-    encode,
 )
 from tandemlog_server.ha.frame_limits import MAX_EPOCH
 from tandemlog_server.ha.state import InSyncRecord

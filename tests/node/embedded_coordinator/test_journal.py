@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fakes.coordinator_machines import EMPTY, new_machine, put, txn
 from tandemlog_server.node.embedded_coordinator.journal import Journal
-from tandemlog_server.node.embedded_coordinator.machine import Changes, Machine
+from tandemlog_server.node.embedded_coordinator.state_machine import Changes, Machine
 
 
 class SlowDisk:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from fakes.coordinator_machines import EMPTY, MemoryDisk, delete, get, new_machine, put
 from tandemlog.v1 import coordinator_pb2 as pb
-from tandemlog_server.node.embedded_coordinator.machine import Machine  # noqa: TC001 - in an annotation that runs
-from tandemlog_server.node.embedded_coordinator.refusals import RefusedError
+from tandemlog_server.node.embedded_coordinator.coordinator_refusals import RefusedError
+from tandemlog_server.node.embedded_coordinator.state_machine import Machine  # noqa: TC001 - in an annotation that runs
 
 KEYS = [b"a", b"b", b"c", b"d"]
 Content = dict[bytes, tuple[bytes, int, int, int, int]]  # value, create, mod, version, lease

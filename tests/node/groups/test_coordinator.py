@@ -13,7 +13,7 @@ from tandemlog_server.node.groups import coordinator as coordinators
 from tandemlog_server.node.groups.assignor import assign
 from tandemlog_server.node.groups.group import Group, Report
 from tandemlog_server.node.groups.group import Member as CoreMember
-from tandemlog_server.node.groups.refusals import check_room
+from tandemlog_server.node.groups.group_refusals import check_room
 from tandemlog_server.node.groups.reports import report_of
 from tandemlog_server.node.settings.sections import GroupsSection
 

@@ -12,9 +12,9 @@ from tandemlog.cluster import histories
 from tandemlog.format.files.log_history import LogHistory
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
-from tandemlog.spark.cluster import cluster as module
-from tandemlog.spark.cluster.cluster import Cluster
-from tandemlog.spark.cluster.options import ClusterOptions, Selection
+from tandemlog.spark.cluster import live_cluster as module
+from tandemlog.spark.cluster.live_cluster import Cluster
+from tandemlog.spark.cluster.live_options import ClusterOptions, Selection
 from tandemlog_server.storage.metadata.topics import TopicConfig
 
 QUEUE = ("t", 0)

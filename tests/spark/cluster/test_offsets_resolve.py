@@ -3,7 +3,8 @@ from collections.abc import Sequence
 import pytest
 
 from tandemlog.consume.spans import QueueSpan
-from tandemlog.spark.cluster.errors import DataLossError, OffsetsError
+from tandemlog.spark.cluster.cluster_errors import DataLossError, OffsetsError
+from tandemlog.spark.cluster.live_options import Strategy
 from tandemlog.spark.cluster.offsets import EARLIEST, LATEST, Offsets, Position, Queue
 from tandemlog.spark.cluster.offsets_resolve import (
     Held,
@@ -12,7 +13,6 @@ from tandemlog.spark.cluster.offsets_resolve import (
     resolve_start,
     spans_of,
 )
-from tandemlog.spark.cluster.options import Strategy
 
 HELD = {("t", 0): Held(10, 20, 1_000), ("t", 1): Held(0, 5, 2_000), ("t", 2): Held()}
 

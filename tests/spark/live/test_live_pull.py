@@ -19,10 +19,10 @@ from tandemlog.errors import BadRecordError
 from tandemlog.format.record.record import encode_record
 from tandemlog.format.record.sys_flag import ZLIB, with_compression
 from tandemlog.logs.view_columns import Columns, arrow_schema
-from tandemlog.spark.cluster.cluster import Cluster
-from tandemlog.spark.cluster.errors import ClusterError, DataLossError
+from tandemlog.spark.cluster.cluster_errors import ClusterError, DataLossError
+from tandemlog.spark.cluster.live_cluster import Cluster
+from tandemlog.spark.cluster.live_options import ClusterOptions, ReadOptions, Selection
 from tandemlog.spark.cluster.offsets_resolve import NOTHING
-from tandemlog.spark.cluster.options import ClusterOptions, ReadOptions, Selection
 from tandemlog.spark.live.pull import decode, read_spans
 from tandemlog.spark.live.schema import LIVE
 from tandemlog.sync.loop_thread import LoopThread

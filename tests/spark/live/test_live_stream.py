@@ -15,13 +15,13 @@ from pyspark.sql.streaming.datasource import (
 
 from fakes.live_topics import PlainCluster
 from tandemlog.format.files.log_history import NO_CUT, LogHistory, LogTerm
-from tandemlog.spark.cluster.errors import ClusterError, DataLossError, OffsetsError
+from tandemlog.spark.cluster.cluster_errors import ClusterError, DataLossError, OffsetsError
+from tandemlog.spark.cluster.live_options import Use
 from tandemlog.spark.cluster.offsets_resolve import Held
 from tandemlog.spark.cluster.option_reading import read_options
-from tandemlog.spark.cluster.options import Use
 from tandemlog.spark.cluster.stream_offset import StreamOffset, queues_in
+from tandemlog.spark.live.live_stream import LOOK_FOR_TOPICS_S, LiveStreamReader
 from tandemlog.spark.live.schema import LIVE
-from tandemlog.spark.live.stream import LOOK_FOR_TOPICS_S, LiveStreamReader
 
 Json = dict[str, Any]
 
@@ -482,7 +482,7 @@ def test_a_topic_that_was_deleted_ends_the_stream(caplog: pytest.LogCaptureFixtu
 
 def test_topics_are_looked_for_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("tandemlog.spark.live.stream.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("tandemlog.spark.live.live_stream.time.monotonic", lambda: now[0])
     plain = cluster(t0=10)
     stream = reader(plain)
     start = stream.latestOffset(stream.initialOffset(), ALL)

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandemlog.spark.cluster.options import Admission
+from tandemlog.spark.cluster.live_options import Admission
 from tandemlog.spark.live.admission import Gate, share_bytes, share_rows
 
 LAGS = st.dictionaries(

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandemlog.consume.spans import QueueSpan
-from tandemlog.spark.cluster.options import Partitioning
+from tandemlog.spark.cluster.live_options import Partitioning
 from tandemlog.spark.live.plan import ANY_NUMBER, QUEUES, SMALL, plan
 
 SPANS = st.lists(st.integers(1, 200_000), min_size=1, max_size=12).map(

@@ -7,9 +7,9 @@ import pytest
 from fakes.log_builder import LogBuilder, varied
 from tandemlog.logs.job_errors import OnCorruption, OptionError
 from tandemlog.logs.reading import spans
-from tandemlog.logs.reading.source import open_store
-from tandemlog.spark.segments.options import View, parse_segment_options
-from tandemlog.spark.segments.source import SegmentReader
+from tandemlog.logs.reading.log_source import open_store
+from tandemlog.spark.segments.segment_options import View, parse_segment_options
+from tandemlog.spark.segments.segment_source import SegmentReader
 
 
 def test_the_defaults() -> None:

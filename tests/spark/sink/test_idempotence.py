@@ -1,7 +1,7 @@
 import pytest
 
 from tandemlog.format.record.producer_mark import producer_id_fault
-from tandemlog.spark.cluster.errors import SinkError
+from tandemlog.spark.cluster.cluster_errors import SinkError
 from tandemlog.spark.sink.writer_name import (
     BATCH_ID,
     QUERY_ID,

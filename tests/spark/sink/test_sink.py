@@ -13,8 +13,8 @@ from fakes.fake_broker import Fault, ThreadedCluster, running_cluster
 from fakes.fake_log import RefusedError
 from fakes.live_topics import cluster_options
 from tandemlog.format.record.producer_mark import parse_producer_mark
-from tandemlog.spark.cluster.errors import ClusterError, RepeatMismatchError, SinkError
-from tandemlog.spark.cluster.options import ClusterOptions, WriteOptions
+from tandemlog.spark.cluster.cluster_errors import ClusterError, RepeatMismatchError, SinkError
+from tandemlog.spark.cluster.live_options import ClusterOptions, WriteOptions
 from tandemlog.spark.sink.writer import LiveWriter, Written, check_topic, write_partition
 from tandemlog.spark.sink.writer_name import WriterName
 from tandemlog.v1 import common_pb2

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tandemlog.format.arrays.byte_column import ByteColumn
 from tandemlog.format.java_hash import java_hash
 from tandemlog.format.record.properties import decode_properties, encode_properties
-from tandemlog.spark.cluster.errors import SinkError
-from tandemlog.spark.sink.columns import Rows, rows_of
+from tandemlog.spark.cluster.cluster_errors import SinkError
+from tandemlog.spark.sink.sink_columns import Rows, rows_of
 
 STRING_MAP = pa.map_(pa.string(), pa.string())
 QUEUES = {"a": 4, "b": 3}

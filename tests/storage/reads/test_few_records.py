@@ -12,7 +12,7 @@ from fakes.crashed_stores import flip
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from tandemlog.format.constants import BODY_LENGTH_OFFSET, MAGIC_OFFSET, PHYSICAL_OFFSET_OFFSET
 from tandemlog_server.storage.errors import StoreBusyError
-from tandemlog_server.storage.reads import reader
+from tandemlog_server.storage.reads import store_reader
 from tandemlog_server.storage.reads.few_records import FEW
 from tandemlog_server.storage.reads.results import GetResult, GetStatus
 
@@ -41,7 +41,7 @@ def both(bench: Bench, offset: int, messages: int, size: int) -> tuple[object, o
     get = bench.store.reader.get
     quick = told(get("T", 0, offset, messages, size))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader, "FEW", -1)
+        patch.setattr(store_reader, "FEW", -1)
         return quick, told(get("T", 0, offset, messages, size))
 
 
@@ -88,10 +88,10 @@ def test_an_ordinary_get_needs_no_columns(monkeypatch: pytest.MonkeyPatch) -> No
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("columns were used")
 
-    monkeypatch.setattr(reader, "select", refuse)
+    monkeypatch.setattr(store_reader, "select", refuse)
     found = bench.store.reader.get("T", 0, 1, 3, 1 << 20)
     assert (found.status, found.next_offset, found.count) == (GetStatus.FOUND, 4, 3)
-    monkeypatch.setattr(reader, "FEW", 2)
+    monkeypatch.setattr(store_reader, "FEW", 2)
     with pytest.raises(AssertionError, match="columns"):
         bench.store.reader.get("T", 0, 1, 3, 1 << 20)
 

@@ -58,8 +58,8 @@ def test_a_batch_of_rows() -> None:
 
 READ_ALL = """
 import sys
-from tandemlog.spark.segments.options import parse_segment_options
-from tandemlog.spark.segments.source import SegmentReader
+from tandemlog.spark.segments.segment_options import parse_segment_options
+from tandemlog.spark.segments.segment_source import SegmentReader
 from tandemlog.spark.session_tasks import TaskReader
 import base64, pickle
 for view in ("messages", "raw", "entries", "index", "audit", "blocks"):

@@ -24,7 +24,7 @@ from tandemlog import (
     ReceivedBatch,
     errors,
 )
-from tandemlog.arrow.message_columns import NAMES
+from tandemlog.arrow.arrow_columns import NAMES
 from tandemlog.arrow.message_schema import DEFAULT, MESSAGE_TYPES
 from tandemlog.consume import columns
 from tandemlog.format.constants import PRODUCER_MARK

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tandemlog.logs.audit.span_gaps import Gap, StaleSpan, chain_faults
-from tandemlog.logs.reading.scan import Ending
+from tandemlog.logs.reading.span_scan import Ending
 from tandemlog.logs.reading.spans import Span
 
 

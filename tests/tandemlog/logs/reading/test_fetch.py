@@ -13,7 +13,7 @@ from tandemlog.logs.job_errors import FetchError, OptionError
 from tandemlog.logs.jobs.audit import audit
 from tandemlog.logs.jobs.compare import compare
 from tandemlog.logs.jobs.rebuild import RebuildOptions, rebuild
-from tandemlog.logs.reading.source import open_log
+from tandemlog.logs.reading.log_source import open_log
 
 HERE = InProcess(2)
 

@@ -7,7 +7,7 @@ import pytest
 from fakes.log_builder import LogBuilder, flip, overwrite
 from tandemlog.format.record.record import encode_record
 from tandemlog.logs.reading.end import Tail, find_log_end
-from tandemlog.logs.reading.files import find_log
+from tandemlog.logs.reading.log_files import find_log
 
 
 @pytest.fixture

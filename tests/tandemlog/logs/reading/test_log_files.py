@@ -6,7 +6,7 @@ import pytest
 
 from tandemlog.format.files.names import offset_file_name
 from tandemlog.logs.job_errors import StoreLayoutError, StoreMissingError
-from tandemlog.logs.reading.files import find_log
+from tandemlog.logs.reading.log_files import find_log
 
 
 def make(folder: Path, lengths: dict[int, int]) -> Path:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandemlog.logs.reading.files import LogFile, LogFiles
+from tandemlog.logs.reading.log_files import LogFile, LogFiles
 from tandemlog.logs.reading.spans import MOST_PIECES, grouped, pieces_wanted, split
 
 

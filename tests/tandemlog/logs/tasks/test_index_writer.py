@@ -15,7 +15,7 @@ from tandemlog.format.files.index_layout import (
     index_file_size,
     slot_position,
 )
-from tandemlog.logs.reading.dispatch import INDEX_ITEM
+from tandemlog.logs.reading.window_dispatch import INDEX_ITEM
 from tandemlog.logs.tasks.index_writer import plan_index, write_index_file
 
 SLOTS, ENTRIES = 7, 20

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from made_certificates import Authority
 
-from tandemlog.transport.files import SecurityFileError, SecurityFiles
 from tandemlog.transport.security import Security
+from tandemlog.transport.security_files import SecurityFileError, SecurityFiles
 
 
 class Clock:

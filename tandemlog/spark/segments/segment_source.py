@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from tandemlog.logs.job_errors import OnCorruption, OptionError
-from tandemlog.logs.reading.source import LocalLogSource, open_log
+from tandemlog.logs.reading.log_source import LocalLogSource, open_log
 from tandemlog.logs.reading.spans import Span, grouped, pieces_wanted, split
 from tandemlog.logs.view_columns import chosen_columns
 
@@ -31,7 +31,7 @@ from ..tables import (
     table_schema,
     without_marks,
 )
-from .options import PLACES, SegmentOptions, View, parse_segment_options
+from .segment_options import PLACES, SegmentOptions, View, parse_segment_options
 from .views import ReadTask, batches
 
 NAME = "tandemlog_segments"

@@ -20,9 +20,7 @@ from operator import attrgetter
 from tandemlog.v1 import coordinator_pb2 as pb
 
 from .checks import check_put, check_range, check_txn
-from .leases import Leases
-from .limits import Limits
-from .refusals import (
+from .coordinator_refusals import (
     RefusedError,
     compacted,
     full,
@@ -32,6 +30,8 @@ from .refusals import (
     no_lease,
     over,
 )
+from .leases import Leases
+from .limits import Limits
 from .versions import Row, Versions
 
 _SORTED_BY = {

@@ -4,7 +4,7 @@ import pytest
 
 from fakes.election import KEYS, SyncCoordinator, disk, record
 from fakes.fake_coordinator import CoordinatorWorld, FakeCoordinator, Fault
-from tandemlog_server.ha.election.record_keeper import ElectedKeeper
+from tandemlog_server.ha.election.elected_keeper import ElectedKeeper
 from tandemlog_server.ha.election.transactions import Candidate, hold_again, win
 from tandemlog_server.ha.master.record_keeper import DeposedError
 from tandemlog_server.ha.state import InSyncRecord

@@ -6,8 +6,7 @@ import pytest
 
 from fakes.election import KEYS, SyncCoordinator, record, up
 from tandemlog_server.ha.coordinator.values import Change, Changes, KeyValue, Listing
-from tandemlog_server.ha.election.snapshot import SnapshotBuilder
-from tandemlog_server.ha.election.values import (
+from tandemlog_server.ha.election.key_values import (
     FORCED,
     REINIT,
     ConfirmedValue,
@@ -21,6 +20,7 @@ from tandemlog_server.ha.election.values import (
     decode_record,
     encode,
 )
+from tandemlog_server.ha.election.snapshot import SnapshotBuilder
 from tandemlog_server.ha.frame_limits import MAX_EPOCH
 
 RECORD = replace(

@@ -4,8 +4,8 @@ import pytest
 
 from fakes.coordinator_machines import EMPTY, MemoryDisk, delete, get, new_machine, put, txn
 from tandemlog.v1 import coordinator_pb2 as pb
-from tandemlog_server.node.embedded_coordinator.machine import Machine
-from tandemlog_server.node.embedded_coordinator.refusals import RefusedError
+from tandemlog_server.node.embedded_coordinator.coordinator_refusals import RefusedError
+from tandemlog_server.node.embedded_coordinator.state_machine import Machine
 
 
 def read(machine: Machine, now: float = 0.0, **request: object) -> list[bytes]:

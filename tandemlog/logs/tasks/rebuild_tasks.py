@@ -24,11 +24,11 @@ from tandemlog.format.files.queue_unit import DelayLevels
 
 from ..audit.audit_span import Finding, damage_finding
 from ..job_errors import PipelineError
-from ..reading.dispatch import INDEX_ITEM, dispatched, index_items
+from ..reading.log_source import LogSource
 from ..reading.queue_collector import Queue, QueueCollector, joined
-from ..reading.scan import DamagedPiece, Ending, SpanScan
-from ..reading.source import LogSource
+from ..reading.span_scan import DamagedPiece, Ending, SpanScan
 from ..reading.spans import Span
+from ..reading.window_dispatch import INDEX_ITEM, dispatched, index_items
 from .index_writer import write_index_file
 from .parts import Part, QueueRows, write_part
 from .queue_writer import QueueWriter, WrittenQueue

@@ -20,8 +20,8 @@ from tandemlog.format.constants import BLANK_SIZE
 from ..job_errors import CorruptLogError, OptionError, StoreMissingError
 from .bytes_at import LocalLog, LogBytes, read
 from .end import LogEnd, find_log_end
-from .files import LogFiles, find_log, store_of
 from .find_record import next_record
+from .log_files import LogFiles, find_log, store_of
 from .queue_ends import QueueEnds, queue_ends
 
 NODE_PREFIX = "node:"

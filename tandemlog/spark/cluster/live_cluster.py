@@ -28,11 +28,11 @@ from tandemlog.format.constants import is_system_topic
 from tandemlog.format.files.log_history import LogHistory
 from tandemlog.v1 import admin_pb2
 
+from .cluster_errors import ClusterError, DataLossError, OffsetsError
 from .connections import connection_of, run
-from .errors import ClusterError, DataLossError, OffsetsError
+from .live_options import ClusterOptions, Selection
 from .offsets import Offsets, Queue
 from .offsets_resolve import NOTHING, Held
-from .options import ClusterOptions, Selection
 
 _READABLE: Final = 4
 MAX_PLACES: Final = 256

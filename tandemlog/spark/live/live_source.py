@@ -1,7 +1,7 @@
 """format("tandemlog"): the topics of a live cluster as a source and a sink for Spark.
 
-    spark.read.format("tandemlog")          a batch      batch.py
-    spark.readStream.format("tandemlog")    a stream     stream.py
+    spark.read.format("tandemlog")          a batch      live_batch.py
+    spark.readStream.format("tandemlog")    a stream     live_stream.py
     df.write.format("tandemlog")            a batch      writer.py
     df.writeStream.format("tandemlog")      a stream     writer.py
 
@@ -25,6 +25,7 @@ from pyspark.sql.types import StructType
 
 from tandemlog.logs.job_errors import OptionError, PipelineError
 
+from ..cluster.live_options import Guarantee, ReadOptions, Use, WriteOptions
 from ..cluster.option_reading import (
     PLACES,
     check_table,
@@ -33,7 +34,6 @@ from ..cluster.option_reading import (
     read_options,
     write_options,
 )
-from ..cluster.options import Guarantee, ReadOptions, Use, WriteOptions
 from ..newer_spark import DataSourceStreamArrowWriter, ReadLimit, SupportsTriggerAvailableNow
 from ..sink.writer import LiveStreamWriter, LiveWriter, check_topic
 from ..spark_schema import spark_schema
@@ -47,9 +47,9 @@ from ..tables import (
     table_schema,
     without_marks,
 )
-from .batch import LiveBatchReader
+from .live_batch import LiveBatchReader
+from .live_stream import LiveStreamReader
 from .schema import check_sink_schema, columns_of, live_columns
-from .stream import LiveStreamReader
 
 
 class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

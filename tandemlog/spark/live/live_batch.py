@@ -14,11 +14,11 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from tandemlog.consume.spans import QueueSpan
 from tandemlog.logs.view_columns import Columns
 
-from ..cluster.cluster import Cluster, in_one_term, judged
-from ..cluster.errors import DataLossError
+from ..cluster.cluster_errors import DataLossError
+from ..cluster.live_cluster import Cluster, in_one_term, judged
+from ..cluster.live_options import ReadOptions
 from ..cluster.offsets import EARLIEST, LATEST, Position, Queue
 from ..cluster.offsets_resolve import Held, lost_messages, resolve_end, resolve_start, spans_of
-from ..cluster.options import ReadOptions
 from .plan import plan
 from .pull import LivePartition, read_partition
 

@@ -36,7 +36,7 @@ from tandemlog_server.storage.disk.real_files import RealFileSystem
 from tandemlog_server.storage.errors import StoreLockedError
 from tandemlog_server.storage.inspect.geometry import Geometry
 
-from .coordinator import EMBEDDED, NONE, LocalCoordinator
+from .local_coordinator import EMBEDDED, NONE, LocalCoordinator
 from .process import with_package_path
 from .security import LocalSecurity
 

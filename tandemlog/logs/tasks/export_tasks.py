@@ -26,8 +26,8 @@ from tandemlog.format.columns.topics import topics_of
 
 from ..audit.audit_span import Finding, damage_finding
 from ..reading.bytes_at import LogBytes, read
-from ..reading.scan import DamagedPiece, Ending, Piece, SpanScan
-from ..reading.source import LogSource
+from ..reading.log_source import LogSource
+from ..reading.span_scan import DamagedPiece, Ending, Piece, SpanScan
 from ..reading.spans import Span
 from ..view_columns import MESSAGES as MESSAGE_COLUMNS
 from ..view_columns import view_batch

@@ -27,7 +27,7 @@ from tandemlog.format.constants import NAME_END, PROPERTY_END, SHARDING_KEY
 from tandemlog.produce.columns_input import byte_column
 from tandemlog.produce.framing import RESERVED_PREFIX, RESERVED_PROPERTIES
 
-from ..cluster.errors import RowError
+from ..cluster.cluster_errors import RowError
 
 _NAME_END: Final = bytes((NAME_END,))
 _PROPERTY_END: Final = bytes((PROPERTY_END,))

@@ -13,12 +13,12 @@ so at most one of the repetitions is executed, and it does not matter which.
 import logging
 
 from ..coordinator.coordinator import Coordinator
-from ..coordinator.errors import CoordinatorUnavailableError, UnknownOutcomeError
+from ..coordinator.coordinator_errors import CoordinatorUnavailableError, UnknownOutcomeError
 from ..master.record_keeper import DeposedError
 from ..state import InSyncRecord
+from .key_values import ClusterRecord, decode_record
 from .keys import ClusterKeys
 from .transactions import change_set, changed
-from .values import ClusterRecord, decode_record
 
 logger = logging.getLogger(__name__)
 

@@ -28,11 +28,11 @@ from tandemlog.format.record.batch import RecordBatch
 from tandemlog.format.record.request_checksum import request_checksum
 from tandemlog.produce.request_sender import RequestSender
 
+from ..cluster.cluster_errors import RepeatMismatchError, RowError, SinkError
 from ..cluster.connections import connection_of, run
-from ..cluster.errors import RepeatMismatchError, RowError, SinkError
-from ..cluster.options import WriteOptions
-from .columns import Rows
+from ..cluster.live_options import WriteOptions
 from .repeats import MISMATCH, stored_chunks
+from .sink_columns import Rows
 from .writer_name import WriterName
 
 _ANSWER_SECONDS: Final = 15.0

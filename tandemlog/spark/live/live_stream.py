@@ -35,11 +35,11 @@ from tandemlog.cluster.histories import PositionCheck
 from tandemlog.format.files.log_history import LogHistory, id_text
 from tandemlog.logs.view_columns import Columns
 
-from ..cluster.cluster import TRIES, Cluster, in_one_term, judged
-from ..cluster.errors import ClusterError, DataLossError, OffsetsError
+from ..cluster.cluster_errors import ClusterError, DataLossError, OffsetsError
+from ..cluster.live_cluster import TRIES, Cluster, in_one_term, judged
+from ..cluster.live_options import ReadOptions
 from ..cluster.offsets import LATEST, Offsets, Position, Queue, to_json
 from ..cluster.offsets_resolve import NOTHING, Held, lost_messages, resolve_start, spans_of
-from ..cluster.options import ReadOptions
 from ..cluster.stream_offset import StreamOffset
 from ..newer_spark import (
     ReadAllAvailable,

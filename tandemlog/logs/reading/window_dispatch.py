@@ -14,7 +14,7 @@ from tandemlog.format.columns.dispatch import (
 )
 from tandemlog.format.files.queue_unit import DEFAULT_LEVELS, DelayLevels
 
-from .scan import Piece
+from .span_scan import Piece
 
 INDEX_ITEM = np.dtype([("key_hash", ">i4"), ("physical_offset", ">i8"), ("store_timestamp", ">i8")])
 """An index entry before it has a place: what it needs to get one."""

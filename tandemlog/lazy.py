@@ -19,7 +19,32 @@ are handled one by one; what was asked for as columns ends with an error that sa
 
 import importlib
 import importlib.util
+import os
+import threading
 from typing import Any, Final
+
+_loading = threading.RLock()
+"""Held while a module is loaded at its first use. A fork waits for it: in the child, the lock of a
+module that another thread was loading would never be released."""
+
+
+def load(name: str) -> Any:
+    """The module `name`, which may be loaded by this call. Raises what its import raises."""
+    with _loading:
+        return importlib.import_module(name)
+
+
+def _after_fork() -> None:
+    global _loading
+    _loading = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=lambda: _loading.acquire(),
+        after_in_parent=lambda: _loading.release(),
+        after_in_child=_after_fork,
+    )
 
 
 class MissingPackageError(ModuleNotFoundError):
@@ -35,7 +60,7 @@ class LazyModule:
     def __getattr__(self, name: str) -> Any:
         """Only called for a name that was not used before."""
         try:
-            module = importlib.import_module(self._name)
+            module = load(self._name)
         except ImportError as error:
             if error.name is None or error.name.split(".")[0] != "numpy":
                 raise

@@ -250,6 +250,9 @@ class DataLink:
 
     def _connected(self, sock: socket.socket) -> None:
         self._sock = sock
+        if self.kind is Kind.PULL:
+            # a request is sent at once, beside those before it that are still on their way
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * LARGEST_PULL_BYTES)
         self._opened.set_result(sock)
         if self._lost:
             self._shut_down(sock)

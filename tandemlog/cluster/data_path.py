@@ -140,9 +140,10 @@ class DataPath:
         """Raises DataLinkError."""
         link = DataLink(kind, partial(connected, self._host, *self._offer), self._ended)
         await link.opened()
-        self._links.add(link)
         if self._closed:
             link.close()
+            raise DataLinkError("the client is closed")
+        self._links.add(link)
         return link
 
     def _ended(self, link: DataLink) -> None:

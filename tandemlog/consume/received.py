@@ -136,27 +136,27 @@ class ReceivedBatch:
         return replace(self, records=self.records[start:], sizes=self.sizes[count:])
 
     def only_tags(self, tags: frozenset[str] | None) -> "ReceivedBatch":
-        """This batch without the messages of other tags; itself if there are none."""
+        """This batch without the messages of other tags; itself if there are none. A damaged record
+        stays, so that its reader hears of it."""
         if tags is None or not len(self):
             return self
         if self._by_columns:
             found = received_columns.only_tags(self.records, self.headers, tags)
             return self if found is None else replace(self, records=found[0], sizes=found[1])
-        rows = [index for index in range(len(self)) if self._tag(index) in tags]
+        rows = [index for index in range(len(self)) if self._may_have(tags, index)]
         if len(rows) == len(self):
             return self
         kept = [self[index].raw for index in rows]
         sizes = sizes_of(array("I", map(len, kept)).tobytes())
         return replace(self, records=b"".join(kept), sizes=sizes)
 
-    def _tag(self, index: int) -> str | None:
-        """Of a record that may be damaged, which its reader is to hear."""
+    def _may_have(self, tags: frozenset[str], index: int) -> bool:
         begin = int(self.positions[index])
         end = begin + int(self.sizes[index])
         try:
-            return decode_record(self.records, begin, check_crc=False, limit=end).tags
+            return decode_record(self.records, begin, check_crc=False, limit=end).tags in tags
         except CorruptRecordError:
-            return None
+            return True
 
 
 def _list(numbers: "NDArray[np.int64]") -> list[int]:

@@ -24,7 +24,8 @@ def positions_of(sizes: NDArray[np.uint32]) -> NDArray[np.int64]:
 def only_tags(
     records: Buffer, headers: HeaderColumns, tags: frozenset[str]
 ) -> tuple[bytes, NDArray[np.uint32]] | None:
-    """The records with one of `tags` end to end, and their sizes; None if all have."""
+    """The records with one of `tags`, and those that are damaged, end to end, and their sizes; None
+    if that is all."""
     data = np.frombuffer(records, np.uint8)
     matching = _tag_mask(data, headers, tags)
     if matching.all():
@@ -40,7 +41,7 @@ def _tag_mask(
     [(starts, lengths)] = find_properties(
         data, headers.properties_start, headers.properties_length, [TAGS.encode()]
     )
-    mask = np.zeros(headers.count, bool)
+    mask = ~headers.well_formed
     for tag in tags:
         wanted = np.frombuffer(tag.encode(), np.uint8)
         rows = np.flatnonzero(lengths == len(wanted))

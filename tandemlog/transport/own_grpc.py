@@ -39,6 +39,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from ..lazy import load
+
 if TYPE_CHECKING:
     import grpc as grpc
     from grpc import aio as aio
@@ -64,8 +66,7 @@ def __getattr__(name: str) -> Any:
     """Only called while `grpc` and `aio` are not loaded."""
     if name not in ("grpc", "aio"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()["grpc"] = importlib.import_module("grpc")
-    globals()["aio"] = importlib.import_module("grpc.aio")
+    globals()["grpc"], globals()["aio"] = load("grpc"), load("grpc.aio")
     return globals()[name]
 
 

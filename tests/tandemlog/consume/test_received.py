@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from fakes.fake_broker import running_cluster
 from tandemlog import Consumer, Message, Producer
+from tandemlog.consume import received
 from tandemlog.consume.received import ReceivedBatch, messages_of
 from tandemlog.consume.received_message import ReceivedMessage
 from tandemlog.errors import BadRecordError
@@ -182,6 +183,25 @@ def test_only_the_tags_that_were_asked_for_not_those_of_the_same_hash() -> None:
     everything = frozenset({"AaBB", "BBAa", "x"})
     assert [message.queue_offset for message in batch.only_tags(everything)] == [0, 1, 3, 4]
     assert batch.only_tags(None) is batch
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 40])
+@pytest.mark.parametrize("numpy", [True, False])
+def test_a_damaged_record_is_not_taken_for_one_of_another_tag(
+    count: int, numpy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(received, "HAVE_NUMPY", numpy)
+    records = [record(number, "x") for number in range(count)]
+    properties = b"TAGS\x01x\x02" if records[0].endswith(b"\x02") else b"TAGS\x01x"
+    at = len(records[-1]) - len(properties) - 2
+    length = struct.unpack_from(">h", records[-1], at)[0]
+    assert length == len(properties)
+    for wrong in (length - 1, length + 1):
+        damaged = records[-1][:at] + struct.pack(">h", wrong) + records[-1][at + 2 :]
+        batch = batch_of([*records[:-1], damaged]).only_tags(frozenset({"x"}))
+        assert len(batch) == count
+        with pytest.raises(BadRecordError):
+            assert batch[count - 1].properties
 
 
 def test_the_messages_in_front_of_an_offset() -> None:

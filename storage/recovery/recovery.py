@@ -37,9 +37,9 @@ from ..store_parts import StoreParts
 from .cut_copy import save_copy
 from .index_checking import check_newest, has_tag_entries
 from .index_loading import load_index
-from .log_tail import read_tail
 from .queue_loading import LoadContext, load_queues
 from .report import RecoveryReport
+from .undispatched import read_tail
 
 logger = logging.getLogger(__name__)
 

@@ -23,9 +23,9 @@ from ..errors import (
 from ..log.commit_log import CommitLog, require_file_start
 from ..log.scan import LogScanner
 from ..store_parts import StoreParts
-from .log_tail import begin_at_ends, read_tail
 from .persistence import Persistence, telling
 from .set_aside import SetAsideNote, move_aside
+from .undispatched import begin_at_ends, read_tail
 
 logger = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ Records of another queue, or from before the place, would be delivered as what t
 an answer that does not fit what was asked nothing counts, and it says nothing of what is lost: the
 node is left, and another one asked. Only the first and the last record of a part are looked at,
 which costs a few microseconds: the node has compared the queue id and offset of each with its queue
-(storage/reads/record_copy.py). It has not compared the topics. One wrong topic may be a bit that
-flipped on its disk, and does not stop a reader; two are another queue.
+(storage/reads/record_copy.py). An older node may not have compared the topics. One wrong topic may
+be a bit that flipped on its disk, and does not stop a reader; two are another queue.
 """
 
 from collections.abc import Sequence

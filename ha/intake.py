@@ -174,6 +174,8 @@ class Intake(ABC, Generic[SessionT, StoredT, EndT]):
             last = self._last_work(rest)
             if last is not None:
                 await self._threads.write(last)  # behind what the thread is at
+            if not self._ended.done():
+                self.end(self._broken(ConnectionError("a part of the stream was cancelled")))
             return self._ended.result()
         except (HaError, StoreError) as error:
             raise without_frames(error) from error.__cause__

@@ -335,9 +335,12 @@ class MessageStore:
         )
         return result
 
-    def _require_writable(self) -> None:
+    def _require_open(self) -> None:
         if self._closed:
             raise StoreClosedError("the store is closed")
+
+    def _require_writable(self) -> None:
+        self._require_open()
         if self.log.failure is not None:
             raise self.log.failure.with_traceback(None)
         if self.reput.failure is not None:
@@ -373,8 +376,7 @@ class MessageStore:
         """Store a master's bytes as they are; `whole` if a record ends with them. Raises what
         CommitLog.append_raw does."""
         with self._write_lock:
-            if self._closed:
-                raise StoreClosedError("the store is closed")
+            self._require_open()
             self.log.append_raw(offset, data, whole=whole)
         self.stats.count_raw(len(data))
 
@@ -409,11 +411,9 @@ class MessageStore:
     def truncate(self, offset: int) -> None:
         """Truncate the log at `offset`, and everything derived from later records, durably."""
         with self._write_lock:
-            if offset < self.confirmed.value:
-                logger.error(
-                    "truncating confirmed bytes: offset=%d confirmed=%d",
-                    offset, self.confirmed.value,
-                )  # fmt: skip
+            self._require_open()
+            if offset < (confirmed := self.confirmed.value):
+                logger.error("truncating confirmed bytes: offset=%d end=%d", offset, confirmed)
             cut_store(self._parts, self._persistence, offset)
             self._last_stop.start_over()
 
@@ -421,13 +421,13 @@ class MessageStore:
         """Set the log and everything derived from it aside, into `resync-<ms>`; an empty log that
         starts at `offset` (the start of a file) replaces it."""
         with self._write_lock:
+            self._require_open()
             set_aside(self._parts, self._persistence, offset, running=self._started)
             self._last_stop.start_over()
             self.log_identity.begin_log(self.clock.now_ms())
 
     def drop_set_aside(self) -> int:
-        """Delete logs that were set aside, except the newest ones (set_aside_kept): for a slave
-        that is in sync again. Returns how many were deleted."""
+        """Delete all but the newest logs that were set aside (set_aside_kept); returns how many."""
         return drop_set_aside(self._parts)
 
     def adopt_commit_log_file_size(self, size: int) -> None:

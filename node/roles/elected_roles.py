@@ -21,7 +21,7 @@ from tandemlog_server.ha.state import HaState, Member, started_over
 from tandemlog_server.ha.state_file import StateFile, new_incarnation
 
 from ..cluster_rows import rows_without_master, with_roster
-from ..process.tasks import stopped, watched
+from ..process.tasks import stopped, to_its_end, watched
 from .master_role import MasterRole
 from .slave_role import WaitingRole
 from .terms import Terms
@@ -119,7 +119,8 @@ class ElectedRoles:
             self._file.save(fresh)
             self._terms.last_state = fresh
 
-        await asyncio.to_thread(set_log_aside, self._store, 0, reason, renew)
+        # a stop meanwhile waits for it: the store must not be closed below the thread
+        await to_its_end(asyncio.to_thread(set_log_aside, self._store, 0, reason, renew))
 
     # ---- what the agent asks for
 
@@ -207,7 +208,7 @@ class ElectedRoles:
 
     async def _change(self, state: HaState) -> None:
         """Only while no role runs: each has its own copy."""
-        await asyncio.to_thread(self._file.save, state)
+        await to_its_end(asyncio.to_thread(self._file.save, state))
         self._terms.last_state = state
 
     def members(self) -> Sequence[common_pb2.NodeStatus]:

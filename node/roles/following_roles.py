@@ -31,6 +31,7 @@ from tandemlog_server.storage.errors import StoreError
 
 from ..process.tasks import stopped, to_its_end, watched
 from ..settings.sections import FollowingSection
+from .relay_role import RelayRole
 from .terms import Terms
 
 logger = logging.getLogger(__name__)
@@ -116,8 +117,11 @@ class FollowingRoles:
 
     async def lead(self) -> None:
         """See RelayHost in follower.py."""
-        if self._terms.running is None:
-            await self._terms.relay(self.follower)
+        if isinstance(self._terms.role, RelayRole):
+            return
+        if self._terms.running is not None:
+            await self._terms.wait("the end of the last term has failed before")
+        await self._terms.relay(self.follower)
 
     async def rebuild(self, change: Callable[[], None]) -> None:
         """See RelayHost in follower.py."""
@@ -177,10 +181,12 @@ class FollowingRoles:
         if self.taken_over or self._task is not None:
             return
         self.follower = self._new_follower()
-        await self._terms.wait(f"this node follows {self.follower.title} again")
-        with contextlib.suppress(StoreError, HaError):  # the follower tries again
-            await self._terms.relay(self.follower)
-        self.start()
+        try:
+            with contextlib.suppress(StoreError, HaError, OSError):  # the follower tries again
+                await self._terms.wait(f"this node follows {self.follower.title} again")
+                await self._terms.relay(self.follower)
+        finally:
+            self.start()
 
     def _outcome(self, waits_for: str, broker_end: int | None) -> Takeover:
         over = None if self._note is None else self._note.taken_over

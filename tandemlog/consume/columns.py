@@ -24,7 +24,7 @@ def schema_of(columns: Sequence[str] | None) -> "pa.Schema":
 
 def as_arrow(batches: Sequence["Received"], schema: "pa.Schema") -> "pa.RecordBatch":
     """All messages of `batches`, in their order. Raises BadRecordError."""
-    return _module("received").columns_of(batches, schema)
+    return _module("received_arrow").columns_of(batches, schema)
 
 
 def as_table(batches: Sequence["pa.RecordBatch"], schema: "pa.Schema") -> "pa.Table":

@@ -50,9 +50,8 @@ QUICK = ConnectionOptions(
 
 def config(directory: Path, name_server_port: int = 0, **rocketmq: Any) -> NodeConfig:
     servers = (f"127.0.0.1:{name_server_port}",) if name_server_port else ()
-    section = RocketmqSection(
-        listen="127.0.0.1:0", broker_name=NAME, name_servers=servers, **rocketmq
-    )
+    keys: dict[str, Any] = {"listen": "127.0.0.1:0", "broker_name": NAME, "name_servers": servers}
+    section = RocketmqSection(**{**keys, **rocketmq})
     store = StoreSection(
         directory=directory,
         commit_log_file_size=1 << 20,

@@ -23,9 +23,12 @@ from tandemlog_server.ha.state import Member
 from tandemlog_server.node.error_status import RequestRefusedError
 from tandemlog_server.node.membership import ConfiguredRole
 from tandemlog_server.node.process.tasks import cancelled
+from tandemlog_server.node.roles import elected_roles
+from tandemlog_server.node.roles import terms as terms_module
 from tandemlog_server.node.roles.elected_roles import ElectedRoles
 from tandemlog_server.node.roles.following_roles import FollowingRoles
 from tandemlog_server.node.roles.master_role import MasterRole
+from tandemlog_server.node.roles.relay_role import RelayRole
 from tandemlog_server.node.roles.slave_role import SlaveRole, WaitingRole
 from tandemlog_server.node.roles.terms import Terms
 from tandemlog_server.node.settings.sections import FollowingSection, PutSection
@@ -42,10 +45,12 @@ class Bench:
     terms: Terms
     brokers: Mock
     fatal: list[BaseException]
+    threads_before: set[threading.Thread]
 
     def begun(self) -> list[str]:
         """What is left of a role: threads, tasks, listeners, a store that takes puts."""
-        threads = [each.name for each in threading.enumerate() if "replication" in each.name]
+        since = set(threading.enumerate()) - self.threads_before
+        threads = [each.name for each in since if "replication" in each.name]
         tasks = [each.get_name() for each in asyncio.all_tasks()]
         left = threads + [name for name in tasks if name.startswith("replication")]
         if self.replica.store.writable:
@@ -57,13 +62,14 @@ class Bench:
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    threads_before = set(threading.enumerate())
     replica = Replica(tmp_path, "n")
     await replica.open()
     replica.store.topics.create(TopicConfig("T", 4, 4), 1)
     fatal: list[BaseException] = []
     brokers = Mock(begin=AsyncMock(), end=AsyncMock())
     terms = Terms(replica.store, replica.config, FakeClock(), brokers, PutSection(), fatal.append)
-    yield Bench(replica, terms, brokers, fatal)
+    yield Bench(replica, terms, brokers, fatal, threads_before)
     await terms.close()
     await asyncio.to_thread(replica.store.close)
 
@@ -227,6 +233,38 @@ async def test_a_node_that_stops_while_it_begins_to_lead_gives_its_lease_back_on
     agent.resign.assert_awaited_once()
     assert bench.begun() == []
     assert roles.terms_won == 0
+
+
+async def test_a_stop_waits_for_a_log_that_is_set_aside(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the store would be closed below the thread that moves its files."""
+    roles, _ = await elected(bench)
+    aside = Blocked(lambda *_: None)
+    monkeypatch.setattr(elected_roles, "set_log_aside", aside)
+    agent: Any = roles.agent
+    agent.run = partial(roles.start_over, "it lacks the begin", 1)
+    roles.start()
+    await eventually(aside.begun.is_set)
+    asyncio.get_running_loop().call_later(0.2, aside.go_on.set)
+    await roles.close()
+    assert aside.go_on.is_set(), "the thread was still at it"
+
+
+async def test_a_follower_gets_a_role_though_the_end_of_the_last_term_failed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roles = FollowingRoles(bench.terms, parse_address("rocketmq://127.0.0.1:1"), FollowingSection())
+    await roles.prepare()
+    with monkeypatch.context() as broken:
+        broken.setattr(terms_module, "end_term", Mock(side_effect=OSError("a second fault")))
+        with pytest.raises(OSError, match="a second fault"):
+            await roles.rebuild(lambda: None)
+    assert bench.terms.role.epoch() is None
+    await roles.lead()
+    assert isinstance(bench.terms.role, RelayRole)
+    await roles.close()
+    assert bench.begun() == []
 
 
 async def test_a_lease_that_is_lost_while_its_term_begins_acknowledges_nothing(

@@ -73,7 +73,7 @@ def test_exactly_once_since_4_3(monkeypatch: pytest.MonkeyPatch, form: str) -> N
 
 def without_newer_interfaces(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in PySpark 4.0: no limits of a stream, and no writer of Arrow batches for one."""
-    parts = ("newer_spark", "live.source", "live.stream", "sink.writer")
+    parts = ("newer_spark", "live.live_source", "live.live_stream", "sink.writer")
     for name in ("pyspark_tandemlog", *(f"tandemlog.spark.{each}" for each in parts)):
         # imported first, so that the module as it should be comes back after the test
         importlib.import_module(name)

@@ -9,7 +9,7 @@ from fakes.batches import Put, batch_of
 from fakes.stores import CONFIG, Bench, records_of
 from tandemlog.format.record.record import decode_record
 from tandemlog_server.storage.config import FlushMode
-from tandemlog_server.storage.errors import BatchRefusedError
+from tandemlog_server.storage.errors import BatchRefusedError, StoreClosedError
 from tandemlog_server.storage.metadata.topics import MetadataError, TopicConfig
 from tandemlog_server.storage.queues.search import Boundary
 from tandemlog_server.storage.reads.results import GetStatus, NoRecordError
@@ -39,6 +39,16 @@ def test_nothing_is_seen_before_it_is_confirmed() -> None:
     assert bench.store.confirmed.value == bench.store.log.wrote.value
     bench.store.reput.run_to()
     assert len(bench.bodies()) == 2
+
+
+def test_a_closed_store_is_not_cut_or_set_aside() -> None:
+    """Its lock is released: another process may have it by now."""
+    bench = Bench()
+    bench.put(2)
+    bench.store.close()
+    for change in (bench.store.truncate, bench.store.reset):
+        with pytest.raises(StoreClosedError):
+            change(0)
 
 
 def test_each_fsync_of_the_log_is_timed() -> None:

@@ -53,8 +53,9 @@ class NodeRole(ABC):
         raise self.no_master(what)
 
     def no_master(self, what: str) -> RequestRefusedError:
-        """Of a role without a term: the refusal of `what`, such as "send puts to"."""
-        raise NotImplementedError
+        """The refusal of `what`, such as "send puts to", where this node is not the master."""
+        verb = what.removesuffix(" to").removesuffix(" on")
+        return RequestRefusedError(common_pb2.NOT_MASTER, f"this node is no master to {verb} now")
 
     async def admit_change(self) -> None:
         """Before a table is changed. Raises RequestRefusedError (NOT_MASTER, NOT_IN_SYNC)."""

@@ -2,8 +2,8 @@
 
 gRPC receives the whole request of a call, up to the size of the largest put, before it asks a
 method that is no stream. A caller that is not known could fill the memory with requests that are
-refused one by one. An interceptor is asked earlier, with what stands in the headers alone: the
-token. A caller that shows a certificate instead has passed TLS, and is left to the door. Health
+refused one by one. An interceptor is asked earlier, and sees the headers alone: the token. A
+caller that shows a certificate instead has passed TLS, and is left to the door. Health
 checks that need no identity pass with bounds of their own (probes.py).
 
 The status comes a moment later than it could: a client whose call has ended while it still

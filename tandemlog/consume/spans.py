@@ -137,7 +137,7 @@ class SpanProgress:
         return ends
 
     def cut(self, queue: Queue, first: int) -> None:
-        """The log was cut: from `first` on the queue has other messages, of which none is read."""
+        """The log was cut: from `first` on the queue has other messages. None of them is read."""
         for each in self._open:
             end = max(first, each.position)
             if each.queue == queue and end < each.end:

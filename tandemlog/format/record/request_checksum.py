@@ -26,8 +26,8 @@ _UNIQUE_ID: Final = UNIQ_KEY.encode() + bytes((NAME_END,))
 
 
 def request_checksum(parts: Iterable[Buffer], before: int = 0) -> int:
-    """The CRC-32 of all parts in order; `before` is that of what stands in front of them, so that
-    requests can be chained: then one that is equal vouches for all before it."""
+    """The CRC-32 of all parts in order; `before` is the CRC-32 of the bytes before them, which
+    chains requests: if one is equal, all before it are."""
     for part in parts:
         before = crc32(part, before)
     return before

@@ -17,10 +17,10 @@ from shutil import rmtree
 from typing import Any
 
 from benchmarks.harness import Figure
+from helpers.running import ROOT, NodeProcess, free_ports
 from interop.load import Load
 from interop.rocketmq import Broker, NameServer, StoreSizes, ask
 from interop.store_client import StoreClient
-from running import ROOT, NodeProcess, free_ports
 from tandemlog.format.files.store_json import loads
 from tandemlog_server.rocketmq.wire.requests import GET_BROKER_RUNTIME_INFO
 

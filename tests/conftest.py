@@ -1,4 +1,4 @@
-"""Groups whose needs are missing are skipped, or fail where they must run (see needs.py).
+"""Groups whose needs are missing are skipped, or fail where they must run (see helpers/needs.py).
 
 Those that need more than one process run in lanes side by side.
 """
@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-import borrowed_disk
-import needs
 import tandemlog  # noqa: F401 - before gRPC, which a test may load first: see there
+from helpers import borrowed_disk, needs
 
 # The same examples in every run, and none fails because the machine is busy.
 settings.register_profile("tandemlog", deadline=None, derandomize=True)

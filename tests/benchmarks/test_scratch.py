@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from running import ROOT
+from helpers.running import ROOT
 
 BENCHMARK = """
 import sys, time

@@ -11,9 +11,9 @@ import time
 import traceback
 from pathlib import Path
 
-import needs
 from chaos.campaign import Campaign
-from running import ROOT
+from helpers import needs
+from helpers.running import ROOT
 
 REPORT = ROOT / "build" / "chaos.json"
 

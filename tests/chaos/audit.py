@@ -15,7 +15,7 @@ from chaos.checks import Bodies, Finding, Place, duplicated, lost, two_leaders, 
 from chaos.cluster import HEAL_S, ChaosCluster
 from chaos.load import StreamLoad
 from chaos.watchers import Witness
-from running import NodeProcess
+from helpers.running import NodeProcess
 from tandemlog import Admin
 from tandemlog.errors import TandemlogError
 from tandemlog.format.files.epochs import EpochTable, decode_epochs

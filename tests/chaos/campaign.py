@@ -23,7 +23,7 @@ from chaos.faults import Fault, Scene, faults_for
 from chaos.load import StreamLoad
 from chaos.tally import Played, Tally
 from chaos.watchers import Follower, GroupReader, NodeWatcher, Witness
-from running import wait_until
+from helpers.running import wait_until
 
 LIFE_S = 300.0
 

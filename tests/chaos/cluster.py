@@ -10,11 +10,10 @@ import time
 from pathlib import Path
 from typing import Self
 
-from elected_nodes import ElectedNodes
-
 from chaos.network import CLIENT, Network
-from coordinators import EmbeddedProcess, EtcdProcesses, Process
-from running import NodeProcess, wait_until
+from helpers.coordinators import EmbeddedProcess, EtcdProcesses, Process
+from helpers.elected_nodes import ElectedNodes
+from helpers.running import NodeProcess, wait_until
 from tandemlog.v1 import common_pb2
 
 EMBEDDED = "embedded"

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from chaos.cluster import EMBEDDED, ETCD, ChaosCluster
 from chaos.network import CLIENT
-from coordinators import Process
-from running import NodeProcess, ServerProcess
+from helpers.coordinators import Process
+from helpers.running import NodeProcess, ServerProcess
 from tandemlog import Admin
 from tandemlog.cluster.elections import ClusterChange
 from tandemlog.errors import TandemlogError

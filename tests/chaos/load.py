@@ -12,10 +12,9 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 
-from elected_nodes import Account
-
 from chaos.checks import Place, longest_gap
-from running import wait_until
+from helpers.elected_nodes import Account
+from helpers.running import wait_until
 from tandemlog.errors import TandemlogError
 from tandemlog.message import Message, SendResult
 from tandemlog.sync.producer import Producer

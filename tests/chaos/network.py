@@ -23,7 +23,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from typing import Self
 
-from running import Place
+from helpers.running import Place
 
 CLIENT = "client"
 ROUTER = "router"

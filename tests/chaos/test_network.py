@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from chaos.network import CLIENT, Network, sweep
-from running import ROOT
+from helpers.running import ROOT
 
 pytestmark = [pytest.mark.cluster, pytest.mark.netns]
 

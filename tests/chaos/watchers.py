@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import grpc
 
 from chaos.checks import Bodies, Finding, Place
-from running import NodeProcess
+from helpers.running import NodeProcess
 from tandemlog import Consumer, Stream
 from tandemlog.cluster.node import CHANNEL_OPTIONS
 from tandemlog.consume.follow_options import FollowOptions

@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cli_node import (  # noqa: F401 - fixtures
+
+from helpers.cli_node import (  # noqa: F401 - fixtures
     Run,
     node_of_a_module,
     objects,
     run_of_a_test,
     topic_of_a_test,
 )
-
 from tandemlog import Consumer
 from tandemlog.message import Message
 from tandemlog.sync.producer import Producer

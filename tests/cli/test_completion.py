@@ -4,12 +4,12 @@ import subprocess
 import sys
 
 import pytest
-from cli_node import (  # noqa: F401 - fixtures
+
+from helpers.cli_node import (  # noqa: F401 - fixtures
     Run,
     node_of_a_module,
     run_of_a_test,
 )
-
 from tandemlog_server.node.node import Node
 
 

@@ -6,8 +6,8 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
-from cli_node import Run, objects, program, serve
 
+from helpers.cli_node import Run, objects, program, serve
 from tandemlog import Producer
 from tandemlog_server.node.node import Node
 

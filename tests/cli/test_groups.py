@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from cli_node import objects, program
 
 from fakes.fake_broker import FakeCluster
+from helpers.cli_node import objects, program
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
 from tandemlog.v1 import broker_pb2

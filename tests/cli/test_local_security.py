@@ -6,8 +6,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from made_certificates import now
 
+from helpers.made_certificates import now
 from tandemlog import load_profile
 from tandemlog.transport.security_files import SecurityFiles
 from tandemlog_server.cli.local.local_cluster import LocalCluster, Wishes, plan_cluster

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_node import (  # noqa: F401 - fixtures
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from helpers.cli_node import (  # noqa: F401 - fixtures
     Run,
     node_of_a_module,
     objects,
     run_of_a_test,
     topic_of_a_test,
 )
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
-
 from tandemlog import Consumer
 from tandemlog.message import Message
 from tandemlog.produce.framing import is_reserved

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import golden
+from helpers import golden
 from tandemlog_server.cli import app
 from tandemlog_server.storage.config import StoreConfig
 from tandemlog_server.storage.message_store import MessageStore

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_node import (  # noqa: F401 - fixtures
+
+from helpers.cli_node import (  # noqa: F401 - fixtures
     Run,
     node_of_a_module,
     objects,
     run_of_a_test,
     topic_of_a_test,
 )
-
 from tandemlog import Admin
 from tandemlog.errors import QueuesNotEmptyError
 from tandemlog.message import Message

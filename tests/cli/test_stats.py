@@ -4,10 +4,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from cli_node import objects, program
 
 from fakes.authority import Authority
 from fakes.secured_node import access_text, running, settings, token
+from helpers.cli_node import objects, program
 from tandemlog import Message, Security
 from tandemlog.produce.producer import AsyncProducer
 from tandemlog_server.cli.cluster.metrics import Sample, parsed, rates, summed

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fakes.fake_broker import running_cluster
-from running import free_ports
+from helpers.running import free_ports
 from tandemlog_server.cli import app
 from tandemlog_server.cli.shared import online
 from tandemlog_server.cli.shared.options import (

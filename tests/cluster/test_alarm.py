@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import forked
 import tandemlog
-from running import ROOT, Running, wait_until
+from helpers import forked
+from helpers.running import ROOT, Running, wait_until
 
 pytestmark = pytest.mark.cluster
 

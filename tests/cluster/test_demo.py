@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from running import ROOT
+from helpers.running import ROOT
 
 pytestmark = pytest.mark.cluster
 

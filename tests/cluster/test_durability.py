@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import tandemlog
-from running import NodeProcess, Running, wait_until
+from helpers.running import NodeProcess, Running, wait_until
 from tandemlog import Message, ProducerOptions, ReadFrom
 from tandemlog.errors import NotMasterError, TandemlogError, UnknownTopicError
 from tandemlog_server.storage.config import StoreConfig

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from running import ROOT, Running, wait_until
+from helpers.running import ROOT, Running, wait_until
 from tandemlog import Admin, AsyncConsumer, Consumer, FollowOptions, Message, Producer
 
 pytestmark = pytest.mark.cluster

@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 from grpc import StatusCode, aio
-from machine_speed import slowness, slowness_of_fresh_memory
-from watched_node import WatchedNode
 
 import tandemlog
-from running import free_ports
+from helpers.machine_speed import slowness, slowness_of_fresh_memory
+from helpers.running import free_ports
+from helpers.watched_node import WatchedNode
 from tandemlog.format.calls import MAX_POSITIONS, MAX_SEARCHES
 from tandemlog.v1 import admin_pb2, broker_pb2, broker_pb2_grpc, common_pb2
 from tandemlog_server.node.process.memory import REST_S

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import tandemlog
-from running import Running
+from helpers.running import Running
 
 pytestmark = [pytest.mark.cluster, pytest.mark.quiet]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from conformance.cluster_suite import ClusterSuite
-from running import Running
+from helpers.running import Running
 
 pytestmark = pytest.mark.cluster
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import grpc
 import pytest
-from machine_speed import slowness
 
 import tandemlog
 from fakes.secured_node import access_text, bearer, token
-from running import NodeProcess, Running
+from helpers.machine_speed import slowness
+from helpers.running import NodeProcess, Running
 from tandemlog.produce.options import ProducerOptions
 from tandemlog.transport.data_frames import Kind, frame
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc

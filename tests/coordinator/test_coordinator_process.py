@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-import forked
 from conformance.coordinator_suite import put, told, value_of
-from coordinators import EmbeddedProcess, etcd_or_skip, etcdctl, paused
-from running import ROOT, wait_until
+from helpers import forked
+from helpers.coordinators import EmbeddedProcess, etcd_or_skip, etcdctl, paused
+from helpers.running import ROOT, wait_until
 from tandemlog_server.cli.shared.exit_codes import ADDRESS, OK, STORE, USAGE
 from tandemlog_server.ha.coordinator.coordinator_errors import (
     CoordinatorUnavailableError,

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from made_certificates import Authority
 
 from conformance.coordinator_suite import put, value_of
-from coordinators import Process, etcd_or_skip
-from running import ROOT, free_ports, wait_until
+from helpers.coordinators import Process, etcd_or_skip
+from helpers.made_certificates import Authority
+from helpers.running import ROOT, free_ports, wait_until
 from tandemlog.transport.security import Security
 from tandemlog_server.cli import app
 from tandemlog_server.ha.coordinator.coordinator_errors import (

@@ -15,12 +15,12 @@ import pytest
 import pytest_asyncio
 from google.protobuf.message_factory import GetMessageClass
 from grpc import aio
-from machine_speed import slowness
 
 from conformance.coordinator_suite import CoordinatorSuite, put, value_of
 from fakes.clock import FakeClock
 from fakes.coordinator_machines import EMPTY
-from running import free_ports
+from helpers.machine_speed import slowness
+from helpers.running import free_ports
 from tandemlog.v1 import coordinator_pb2 as pb
 from tandemlog_server.ha.coordinator import methods
 from tandemlog_server.ha.coordinator.coordinator import Coordinator

@@ -11,7 +11,7 @@ import pytest_asyncio
 from grpc import aio
 
 from conformance.coordinator_suite import CoordinatorSuite, put, told, value_of
-from coordinators import EtcdProcesses, etcd_or_skip, paused
+from helpers.coordinators import EtcdProcesses, etcd_or_skip, paused
 from tandemlog.v1 import coordinator_pb2 as pb
 from tandemlog_server.ha.coordinator.coordinator import Coordinator  # noqa: TC001 - in an annotation that runs
 from tandemlog_server.ha.coordinator.coordinator_errors import (

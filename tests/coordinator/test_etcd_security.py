@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 
 from conformance.coordinator_suite import put, told, value_of
-from coordinators import EtcdProcesses, certificates, etcd_or_skip, openssl_or_skip
-from running import wait_until
+from helpers.coordinators import EtcdProcesses, certificates, etcd_or_skip, openssl_or_skip
+from helpers.running import wait_until
 from tandemlog.transport.security import Security
 from tandemlog_server.ha.coordinator.coordinator_errors import (
     CoordinatorRefusedError,

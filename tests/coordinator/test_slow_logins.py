@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinators import EtcdProcesses, etcd_or_skip, etcdctl
-from running import wait_until
+from helpers.coordinators import EtcdProcesses, etcd_or_skip, etcdctl
+from helpers.running import wait_until
 from tandemlog_server.ha.coordinator.coordinator_errors import CoordinatorError
 from tandemlog_server.ha.coordinator.etcd_client import EtcdCoordinator
 from tandemlog_server.ha.coordinator.options import CoordinatorOptions

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from running import ROOT
+from helpers.running import ROOT
 from tandemlog_server.node.certs.folder import make_authority, make_certificate
 from tandemlog_server.node.certs.names import Kind, Owner
 

@@ -20,8 +20,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-import borrowed_disk
-from running import ROOT, free_ports, wait_until
+from helpers import borrowed_disk
+from helpers.running import ROOT, free_ports, wait_until
 from tandemlog_server.node.http.health import PATHS
 from tandemlog_server.node.settings.config import NodeConfig
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-import needs
-from coordinators import EmbeddedProcess
-from running import ROOT, Running, wait_until
+from helpers import needs
+from helpers.coordinators import EmbeddedProcess
+from helpers.running import ROOT, Running, wait_until
 from tandemlog import Admin
 from tandemlog.sync.producer import Producer
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc

@@ -12,10 +12,10 @@ import zlib
 from collections.abc import Iterator
 
 import pytest
-from composed import COMPOSE, Composed
-from deploying_page import commands
 
-from running import ROOT
+from helpers.composed import COMPOSE, Composed
+from helpers.deploying_page import commands
+from helpers.running import ROOT
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,10 @@
 """docs/deploying.md is true: its walk-through, command by command, on the cluster it starts."""
 
 import pytest
-from composed import Composed, docker
-from deploying_page import commands
 
-from running import wait_until
+from helpers.composed import Composed, docker
+from helpers.deploying_page import commands
+from helpers.running import wait_until
 
 pytestmark = pytest.mark.docker
 

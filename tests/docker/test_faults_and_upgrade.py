@@ -9,9 +9,9 @@ import ssl
 import subprocess
 
 import pytest
-from composed import NODES, SETTLE_S, Composed, docker
 
-from running import wait_until
+from helpers.composed import NODES, SETTLE_S, Composed, docker
+from helpers.running import wait_until
 
 pytestmark = pytest.mark.docker
 

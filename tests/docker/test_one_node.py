@@ -6,8 +6,8 @@ import subprocess
 import pytest
 from testcontainers.core.container import DockerContainer
 
-import borrowed_disk
-from running import wait_until
+from helpers import borrowed_disk
+from helpers.running import wait_until
 
 pytestmark = pytest.mark.docker
 

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from running import ROOT
+from helpers.running import ROOT
 
 DOCS = ROOT / "docs"
 README = ROOT / "README.md"

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from running import ROOT, SMALL, first_of_free_row
+from helpers.running import ROOT, SMALL, first_of_free_row
 
 PORT = "10911"
 SIZES = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-import golden
 from documents.pages import DOCS, README, Step, assert_shows, steps
+from helpers import golden
 from tandemlog_server.cli import app
 
 pytestmark = pytest.mark.golden

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from documents.pages import DOCS, README, anchors, links
-from running import ROOT
+from helpers.running import ROOT
 
 PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 ELSEWHERE = ("http://", "https://", "mailto:")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from documents.pages import DOCS
-from running import ROOT
+from helpers.running import ROOT
 from scripts.api_docs import error_classes
 
 PAGE = DOCS / "troubleshooting.md"

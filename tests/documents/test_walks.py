@@ -14,7 +14,7 @@ import pytest
 
 from documents.pages import DOCS, README, assert_shows, steps
 from documents.terminal import Terminal
-from running import wait_until
+from helpers.running import wait_until
 from tandemlog import Admin, errors
 from tandemlog_server.node.settings.config import load_config
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Self
 
 import pytest
-from elected import Elected
-from elected_nodes import Account
 
 import tandemlog
-from running import wait_until
+from helpers.elected import Elected
+from helpers.elected_nodes import Account
+from helpers.running import wait_until
 from tandemlog.consume.follow_options import FollowOptions
 from tandemlog_server.cli.local.drills import QUEUES, TOPIC
 

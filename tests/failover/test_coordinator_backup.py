@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Self
 
 import pytest
-from elected import Elected
 
 import tandemlog
-from running import NodeProcess, wait_until
+from helpers.elected import Elected
+from helpers.running import NodeProcess, wait_until
 
 pytestmark = pytest.mark.cluster
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from running import ROOT, first_of_free_row
+from helpers.running import ROOT, first_of_free_row
 
 pytestmark = pytest.mark.cluster
 

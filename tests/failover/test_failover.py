@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from elected_nodes import Account, ElectedNodes
 
-from coordinators import EmbeddedProcess, EtcdProcesses, etcd_or_skip
+from helpers.coordinators import EmbeddedProcess, EtcdProcesses, etcd_or_skip
+from helpers.elected_nodes import Account, ElectedNodes
 
 pytestmark = pytest.mark.cluster
 

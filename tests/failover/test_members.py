@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 import pytest
-from elected import Elected
-from machine_speed import slowness
 
-from running import ROOT, wait_until
+from helpers.elected import Elected
+from helpers.machine_speed import slowness
+from helpers.running import ROOT, wait_until
 from tandemlog import Admin, Message, Producer, TandemlogError
 
 pytestmark = pytest.mark.cluster
@@ -52,7 +52,7 @@ class Members:
     def start(self) -> str:
         self._count += 1
         name = f"m{self._count}"
-        command = [sys.executable, str(ROOT / "tests" / "group_worker.py")]
+        command = [sys.executable, str(ROOT / "tests" / "helpers" / "group_worker.py")]
         command += [
             ",".join(self._endpoints),
             GROUP,

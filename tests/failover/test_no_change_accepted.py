@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from elected_nodes import ElectedNodes
 
-import forked
-from coordinators import EtcdProcesses, etcd_or_skip, etcdctl
-from running import NodeProcess, wait_until
+from helpers import forked
+from helpers.coordinators import EtcdProcesses, etcd_or_skip, etcdctl
+from helpers.elected_nodes import ElectedNodes
+from helpers.running import NodeProcess, wait_until
 
 if TYPE_CHECKING:
     import subprocess

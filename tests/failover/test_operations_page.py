@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from elected import Elected
 
 import tandemlog
-from running import ROOT, NodeProcess, wait_until
+from helpers.elected import Elected
+from helpers.running import ROOT, NodeProcess, wait_until
 
 pytestmark = pytest.mark.cluster
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Self
 
 import pytest
-from elected import Elected
 
 import tandemlog
-from running import wait_until
+from helpers.elected import Elected
+from helpers.running import wait_until
 from tandemlog.consume.follow_options import FollowOptions
 
 pytestmark = pytest.mark.cluster

@@ -14,11 +14,11 @@ from typing import Any, Self
 
 import grpc
 import pytest
-from elected_nodes import SETTLE_S, ElectedNodes
 
-from coordinators import EmbeddedProcess
 from fakes.coordinator_way import CoordinatorWay
-from running import NodeProcess, wait_until
+from helpers.coordinators import EmbeddedProcess
+from helpers.elected_nodes import SETTLE_S, ElectedNodes
+from helpers.running import NodeProcess, wait_until
 from tandemlog import Admin, Message, Producer, SendResult, TandemlogError
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
 from tandemlog_server.cli.local.drills import QUEUES, TOPIC

@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from elected import Elected
-from elected_nodes import Account
 
 import tandemlog
-from running import NodeProcess, wait_until
+from helpers.elected import Elected
+from helpers.elected_nodes import Account
+from helpers.running import NodeProcess, wait_until
 from tandemlog.format.files.epochs import EpochTable
 
 pytestmark = pytest.mark.cluster

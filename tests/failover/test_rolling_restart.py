@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from elected import Elected
-from elected_nodes import Account
 
-from running import ROOT
+from helpers.elected import Elected
+from helpers.elected_nodes import Account
+from helpers.running import ROOT
 
 pytestmark = pytest.mark.cluster
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from elected import Elected
-from elected_nodes import Account
 
-import forked
 import tandemlog
-from coordinators import EmbeddedProcess
-from running import NodeProcess, wait_until
+from helpers import forked
+from helpers.coordinators import EmbeddedProcess
+from helpers.elected import Elected
+from helpers.elected_nodes import Account
+from helpers.running import NodeProcess, wait_until
 from tandemlog.v1 import common_pb2
 
 if TYPE_CHECKING:

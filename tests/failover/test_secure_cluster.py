@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from made_certificates import Authority, now
 
-from running import ROOT, first_of_free_row, wait_until
+from helpers.made_certificates import Authority, now
+from helpers.running import ROOT, first_of_free_row, wait_until
 from tandemlog import Admin, ConnectionOptions, Message, Producer, ProducerOptions, Security
 from tandemlog.cluster.elections import ClusterChange
 from tandemlog.errors import AuthenticationError, NodeUnavailableError, TandemlogError

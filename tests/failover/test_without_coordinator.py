@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Self
 
 import pytest
-from elected import Elected
 
-from running import NodeProcess, wait_until
+from helpers.elected import Elected
+from helpers.running import NodeProcess, wait_until
 from tandemlog import Admin, Consumer, FollowOptions, Message, Producer, TandemlogError
 
 pytestmark = pytest.mark.cluster

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from record_strategies import NAMES
 
+from helpers.record_strategies import NAMES
 from tandemlog.format.arrays.byte_column import ByteColumn
 from tandemlog.format.columns.property_columns import ValueColumn
 from tandemlog.format.record.properties import decode_properties

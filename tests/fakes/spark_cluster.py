@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyspark
 
-from running import free_ports
+from helpers.running import free_ports
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 START_S = 120

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from fault.test_power_cut import LoopDisk
 
+from helpers.running import wait_until
 from interop.jars import VERSION
 from interop.live import QUEUES, TOPIC, side_by_side
-from running import wait_until
 
 pytestmark = [pytest.mark.fault, pytest.mark.interop]
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 import tandemlog
-from running import NodeProcess, Running, wait_until
+from helpers.running import NodeProcess, Running, wait_until
 from tandemlog import Message, ProducerOptions, SendResult
 from tandemlog.errors import TandemlogError
 from tandemlog.format.constants import PAGE

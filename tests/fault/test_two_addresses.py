@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from running import ROOT, Running
+from helpers.running import ROOT, Running
 
 pytestmark = pytest.mark.fault
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import golden
+from helpers import golden
 from tandemlog.format.constants import DELAY, MULTI_DISPATCH
 from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.files import store_json

@@ -18,14 +18,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from machine_speed import slowness
-
 from fuzz import corpus
 from fuzz.caller import Caller
 from fuzz.nodes import Attacked
 from fuzz.oracle import finding, kind_of_answer
 from fuzz.probe import Probe
 from fuzz.requests import Call, RequestMaker
+from helpers.machine_speed import slowness
 
 WORKERS = 48
 PAUSE_S = 0.050

@@ -15,7 +15,7 @@ import grpc
 import tandemlog
 from fakes.batches import Put
 from fuzz.methods import TOPIC, put_request
-from running import NodeProcess, Running, wait_until
+from helpers.running import NodeProcess, Running, wait_until
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
 from tandemlog_server.storage.config import StoreConfig
 from tandemlog_server.storage.tools.compare import compare

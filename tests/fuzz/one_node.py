@@ -21,7 +21,7 @@ from fuzz.caller import Caller
 from fuzz.methods import KEY, TOPIC, Method, methods_of, put_request
 from fuzz.oracle import Outcome, finding, refused
 from fuzz.requests import Call
-from running import free_ports
+from helpers.running import free_ports
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc
 from tandemlog_server.ha.config import Replication
 from tandemlog_server.node.node import Node

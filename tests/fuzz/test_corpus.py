@@ -12,7 +12,7 @@ from fuzz.one_node import OneNode, tracebacks
 from fuzz.requests import Call
 from fuzz.situations import the_master
 from fuzz.trials import master_hears, slave_hears
-from running import free_ports
+from helpers.running import free_ports
 from tandemlog.v1 import common_pb2
 from tandemlog_server.node.http.health import Health
 from tandemlog_server.node.http.http_server import serve_http

@@ -13,7 +13,7 @@ from fuzz import settings
 from fuzz.methods import TOPIC, put_request
 from fuzz.nodes import Attacked
 from fuzz.proxy import Proxy
-from running import Running, free_ports
+from helpers.running import Running, free_ports
 from tandemlog.v1 import broker_pb2, broker_pb2_grpc
 
 pytestmark = pytest.mark.fuzz

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import tandemlog
+from helpers.running import SMALL, NodeProcess, free_ports, wait_until
 from interop.load import Consumer, Load
 from interop.rocketmq import Broker, NameServer, StoreSizes, ask
 from interop.store_client import StoreClient, Stored, Talker
-from running import SMALL, NodeProcess, free_ports, wait_until
 from tandemlog.format.files.names import offset_file_name
 from tandemlog.format.files.store_json import loads
 from tandemlog_server.rocketmq.wire.requests import GET_BROKER_RUNTIME_INFO

@@ -4,8 +4,8 @@ usage: ROCKETMQ_VERSION=5.5.0 python -m interop.make_stores OUT [NAME ...]   (PY
 
 Writes OUT/rocketmq-VERSION-NAME.tar.xz for the recipes NAME of interop/recipes.py (default: those
 that tests/data has of this version): store/, expected/{messages,queues,index}.jsonl, client.jsonl
-and store.json, in the form that tests/golden.py reads. `make` does the same for any recipe, into a
-folder.
+and store.json, in the form that tests/helpers/golden.py reads. `make` does the same for any recipe,
+into a folder.
 
     broker ──traffic──▶ store/ ──stop──▶ expected/            a clean stop
                           └────kill──▶ store/                 taken as the kill left it
@@ -130,7 +130,7 @@ def observed_below(rows: list[dict[str, Any]], end: int) -> list[dict[str, Any]]
 
 
 def pack(folder: Path, archive: Path) -> None:
-    """What tests/golden.py reads, as one archive."""
+    """What tests/helpers/golden.py reads, as one archive."""
     with tarfile.open(archive, "w:xz", preset=9) as tar:
         for path in sorted(folder.rglob("*")):
             info = tar.gettarinfo(str(path), str(path.relative_to(folder)))

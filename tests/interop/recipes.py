@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from helpers.running import wait_until
 from interop.rocketmq import StoreSizes
 from interop.store_client import StoreClient
-from running import wait_until
 
 LONG_GROUP = "g" * 150
 """Its %RETRY% topic is above 127 bytes: brokers since 5.1 store its records in the layout V2."""

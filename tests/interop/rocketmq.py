@@ -27,8 +27,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from helpers.running import free_ports
 from interop.jars import LOGGING, VERSION, java
-from running import free_ports
 from tandemlog.format.files.store_json import loads
 from tandemlog_server.ha.errors import ProtocolError
 from tandemlog_server.rocketmq.wire.remoting import SUCCESS, Command, CommandReader, encode_command

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import tandemlog
+from helpers.running import wait_until
 from interop.live import SideBySide, check_alone, check_same, side_by_side
 from interop.store_client import StoreClient
 from interop.test_rocketmq_slave import (
@@ -31,7 +32,6 @@ from interop.test_rocketmq_slave import (
     log_of,
     offsets_in,
 )
-from running import wait_until
 from tandemlog import Message, ProducerOptions
 
 REST_S = 6.0

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-import forked
 import tandemlog
+from helpers import forked
+from helpers.running import Running, wait_until
 from interop.jars import VERSION
 from interop.live import QUEUES, SIZES, TOPIC, check_alone, check_same, side_by_side
-from running import Running, wait_until
 from tandemlog import Message
 from tandemlog.errors import ChangeRefusedError
 from tandemlog.format.files.names import offset_file_name

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import tandemlog
+from helpers.running import NodeProcess, Running, free_ports, wait_until
 from interop.rocketmq import StoreSizes, write_topics
 from interop.store_client import StoreClient, dump, served
-from running import NodeProcess, Running, free_ports, wait_until
 from tandemlog import Message
 from tandemlog.format.files.index_layout import HEADER_SIZE, decode_index_header
 from tandemlog.format.record.message_id import decode_offset_id

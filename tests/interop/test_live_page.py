@@ -14,10 +14,10 @@ import pytest
 import tandemlog
 from documents.pages import DOCS
 from documents.terminal import Terminal
+from helpers.running import SMALL, free_ports, wait_until
 from interop.jars import VERSION
 from interop.live import QUEUES, TOPIC, SideBySide, side_by_side
 from interop.rocketmq import BROKER_NAME, CLUSTER
-from running import SMALL, free_ports, wait_until
 from tandemlog import Message
 
 pytestmark = pytest.mark.interop

@@ -14,10 +14,10 @@ import grpc
 import pytest
 
 import tandemlog
+from helpers.running import NodeProcess, Running, free_ports, wait_until
 from interop.jars import VERSION
 from interop.rocketmq import BROKER_NAME, CLUSTER, Broker, NameServer, StoreSizes
 from interop.store_client import StoreClient
-from running import NodeProcess, Running, free_ports, wait_until
 from tandemlog import Message, ProducerOptions
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, common_pb2
 from tandemlog_server.storage.metadata.json_file import parse

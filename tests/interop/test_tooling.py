@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from helpers.running import wait_until
 from interop.load import Consumer, Load
 from interop.rocketmq import Broker, NameServer, StoreSizes
 from interop.store_client import StoreClient
-from running import wait_until
 
 pytestmark = pytest.mark.interop
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-import forked
 import tandemlog
 from fakes.stores import records_of
+from helpers import forked
+from helpers.running import wait_until
 from interop.live import TOPIC, check_alone, side_by_side
 from interop.rocketmq import Broker, NameServer, StoreSizes
 from interop.store_client import StoreClient, served
 from interop.test_following import takeover
-from running import wait_until
 from tandemlog.logs.executors import InProcess
 from tandemlog.logs.jobs.audit import audit
 from tandemlog.logs.jobs.rebuild import RebuildOptions

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from elected import Elected
-from made_certificates import Authority
-from monitoring_queries import ALERTS, panels, rules
 
-import needs
 import tandemlog
-from running import SMALL, free_ports, wait_until
+from helpers import needs
+from helpers.elected import Elected
+from helpers.made_certificates import Authority
+from helpers.monitoring_queries import ALERTS, panels, rules
+from helpers.running import SMALL, free_ports, wait_until
 from tandemlog.errors import UnknownTopicError
 from tandemlog_server.node.certs.names import Kind
 from tandemlog_server.node.node import Node

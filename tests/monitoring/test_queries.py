@@ -4,8 +4,8 @@ import re
 
 import pytest
 import yaml
-from monitoring_queries import ALERTS, COMPOSE, dashboard, names, panels, rules
 
+from helpers.monitoring_queries import ALERTS, COMPOSE, dashboard, names, panels, rules
 from tandemlog_server.node.http.families import COMMON_LABELS, FAMILIES, Kind
 
 QUERIES = [*panels(), *((rule["alert"], rule["expr"]) for rule in rules())]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-import forked
-from running import free_ports, toml
+from helpers import forked
+from helpers.running import free_ports, toml
 from tandemlog.format.files.checkpoint import Checkpoint
 from tandemlog_server.ha.state import HaState
 from tandemlog_server.ha.state_file import StateFile

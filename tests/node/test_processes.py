@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from running import ROOT, SMALL, NodeProcess, first_of_free_row, free_ports, wait_until
+from helpers.running import ROOT, SMALL, NodeProcess, first_of_free_row, free_ports, wait_until
 from tandemlog import Admin, Consumer
 from tandemlog.cluster.connection import ConnectionOptions
 from tandemlog.errors import TandemlogError

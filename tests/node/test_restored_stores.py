@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from running import free_ports
+from helpers.running import free_ports
 from tandemlog.admin import AsyncAdmin
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.consume.follow_options import FollowOptions

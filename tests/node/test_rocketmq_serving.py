@@ -14,7 +14,7 @@ from fakes.clock import FakeClock
 from fakes.name_server import name_server
 from fakes.replicas import Replica, eventually
 from fakes.slave_broker import SlaveBroker
-from running import free_ports
+from helpers.running import free_ports
 from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.connection import ConnectionOptions
 from tandemlog.cluster.topology import NodeInfo, Topology

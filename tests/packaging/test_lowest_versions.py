@@ -20,8 +20,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-import needs
-from running import ROOT, SMALL, first_of_free_row, wait_until
+from helpers import needs
+from helpers.running import ROOT, SMALL, first_of_free_row, wait_until
 
 pytestmark = [
     pytest.mark.cluster,

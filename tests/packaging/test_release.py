@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from running import ROOT
+from helpers.running import ROOT
 
 SCRIPT = ROOT / "scripts" / "release.py"
 VERSIONS = 'A = 1\nVERSION = "0.2.0"\n"""Of this program."""\n'

@@ -9,7 +9,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from running import ROOT
+from helpers.running import ROOT
 from tandemlog_server.ha.protocol.versions import VERSION
 
 SERVER = ("storage", "ha", "rocketmq", "node", "cli")

@@ -10,7 +10,7 @@ import pytest
 
 from fakes.followed_master import ANYONE, COUNTS, NODE, Followed
 from fakes.replicas import SYNC, Replica, eventually
-from running import free_ports
+from helpers.running import free_ports
 from tandemlog_server.ha.master.members import IN_SYNC
 from tandemlog_server.rocketmq.serve import cutting
 from tandemlog_server.rocketmq.serve.ha_server import MAX_OF_ONE_ADDRESS, HaServer

@@ -8,7 +8,7 @@ import pytest
 
 from fakes.name_server import RemotingPeer, cluster_info, name_server
 from fakes.replicas import eventually
-from running import free_ports
+from helpers.running import free_ports
 from tandemlog_server.rocketmq.serve.options import ServeOptions
 from tandemlog_server.rocketmq.serve.peers import Peers
 from tandemlog_server.rocketmq.serve.registration import Registration, master_address

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from running import free_ports
+from helpers.running import free_ports
 from tandemlog_server.ha.errors import ProtocolError
 from tandemlog_server.rocketmq.wire.client import RemotingClient
 from tandemlog_server.rocketmq.wire.errors import BrokerError, BrokerRefusedError, NoBrokerError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fakes.spark_program import QUICK_PLANNERS
-from running import Running, free_ports
+from helpers.running import Running, free_ports
 from tandemlog import Admin
 
 if TYPE_CHECKING:

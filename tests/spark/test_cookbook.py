@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from running import Running
+from helpers.running import Running
 from tandemlog import Admin, Consumer, Producer
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fakes.log_builder import LogBuilder, varied
-from running import Running
+from helpers.running import Running
 from tandemlog import Admin, Consumer, Producer
 from tandemlog.logs.executors import InProcess
 from tandemlog.logs.jobs.rebuild import RebuildOptions, rebuild

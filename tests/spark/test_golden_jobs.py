@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.dataset as dataset
 import pytest
 
-import golden
+from helpers import golden
 from tandemlog.format.files.index_layout import ENTRY_DTYPE, decode_index_header, entry_position
 from tandemlog.logs.executors import InProcess
 from tandemlog.logs.jobs.audit import audit

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
-from running import Running
+from helpers.running import Running
 from tandemlog import Producer
 from tandemlog.logs.job_errors import OptionError
 from tandemlog.spark import lag as lag_module

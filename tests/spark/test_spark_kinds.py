@@ -11,7 +11,7 @@ import pytest
 
 from fakes.log_builder import LogBuilder, varied
 from fakes.spark_program import SparkProgram
-from running import Running
+from helpers.running import Running
 from tandemlog import Producer
 from tandemlog.logs.executors import InProcess
 from tandemlog.logs.reading.queue_ends import CONSUME_QUEUE

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType, VarcharType
 
 from fakes.log_builder import LogBuilder, varied
-from running import Running
+from helpers.running import Running
 from tandemlog import Producer
 from tandemlog.logs.job_errors import OptionError
 from tandemlog.spark.live.live_source import LiveDataSource

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import golden
+from helpers import golden
 from tandemlog.format.java_hash import java_hash
 from tandemlog.format.record.message_id import decode_offset_id
 from tandemlog.format.record.record import Record, decode_record

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from running import Running, free_ports, wait_until
+from helpers.running import Running, free_ports, wait_until
 from tandemlog import Admin, Consumer
 
 pytestmark = pytest.mark.cluster

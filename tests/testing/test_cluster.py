@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from running import wait_until
+from helpers.running import wait_until
 from tandemlog import Admin, Consumer, Message, Producer, ProducerOptions, errors
 from tandemlog.cluster.connection import ConnectionOptions
 from tandemlog.testing import AsyncCluster, Cluster, NodeClock

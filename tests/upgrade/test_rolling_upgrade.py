@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from elected import Elected
-from elected_nodes import SETTLE_S, Account
 
 import tandemlog
-from needs import cannot_run
-from running import ROOT, NodeProcess, wait_until
+from helpers.elected import Elected
+from helpers.elected_nodes import SETTLE_S, Account
+from helpers.needs import cannot_run
+from helpers.running import ROOT, NodeProcess, wait_until
 from tandemlog_server.ha.protocol.versions import SILENT, VERSION
 
 pytestmark = pytest.mark.cluster

@@ -3,8 +3,8 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from record_strategies import LogPiece, log_of, log_pieces
 
+from helpers.record_strategies import LogPiece, log_of, log_pieces
 from tandemlog.format.columns.headers import gather_headers
 from tandemlog.format.constants import MAGIC_V1, MAGIC_V2
 from tandemlog.format.record.host import host_text

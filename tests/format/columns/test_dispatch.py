@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from record_strategies import LogPiece, log_of, log_pieces
 
 from fakes.plain_format import encode_unit
+from helpers.record_strategies import LogPiece, log_of, log_pieces
 from tandemlog.format.columns.dispatch import (
     DispatchColumns,
     dispatch_columns,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import golden
+from helpers import golden
 from tandemlog.format.columns.dispatch import DispatchColumns, dispatch_columns, unit_columns
 from tandemlog.format.columns.faults import walk_strict
 from tandemlog.format.columns.walk import StopReason

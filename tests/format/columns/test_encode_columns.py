@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from record_strategies import TOPICS
 
+from helpers.record_strategies import TOPICS
 from tandemlog.format.arrays.byte_column import ByteColumn
 from tandemlog.format.columns.encode import encode_columns
 from tandemlog.format.columns.faults import walk_strict

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from record_strategies import LogPiece, log_of, log_pieces
 
+from helpers.record_strategies import LogPiece, log_of, log_pieces
 from tandemlog.format.columns import faults as fault_columns
 from tandemlog.format.columns.faults import find_fault, walk_strict
 from tandemlog.format.columns.headers import gather_headers

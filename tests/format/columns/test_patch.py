@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from record_strategies import log_of, record_arguments
 
+from helpers.record_strategies import log_of, record_arguments
 from tandemlog.format.columns.patch import patch_stored_fields
 from tandemlog.format.errors import FormatError
 from tandemlog.format.record.host import host_bytes

@@ -5,9 +5,9 @@ from functools import partial
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from record_strategies import property_strings
 
 from fakes.property_check import check_properties
+from helpers.record_strategies import property_strings
 from tandemlog.format.arrays.byte_column import ByteColumn
 from tandemlog.format.columns.property_columns import search_properties, split_keys_columns
 from tandemlog.format.record.properties import split_keys

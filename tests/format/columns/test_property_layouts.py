@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from record_strategies import property_strings
 
 from fakes.property_check import check_properties
+from helpers.record_strategies import property_strings
 from tandemlog.format.arrays.byte_column import ByteColumn
 from tandemlog.format.arrays.java_hash_columns import hash_strings
 from tandemlog.format.columns import property_layouts

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from record_strategies import LogPiece, log_of, log_pieces
 
+from helpers.record_strategies import LogPiece, log_of, log_pieces
 from tandemlog.format.columns.walk import StopReason, walk
 from tandemlog.format.record.record import encode_blank
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_certificates import Authority
 
 from fakes.clock import FakeClock
 from fakes.fake_broker import FakeCluster
 from fakes.fake_store import FakeDisk, FakeStore
+from helpers.made_certificates import Authority
 from tandemlog.testing.memory_files import MemoryFiles
 from tandemlog.transport.security import Security
 from tandemlog_server.ha.config import HaConfig, Role

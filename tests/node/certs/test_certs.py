@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from made_certificates import now
 
+from helpers.made_certificates import now
 from tandemlog_server.cli import app
 from tandemlog_server.node.certs import folder as certs
 from tandemlog_server.node.certs.authority import (

@@ -5,8 +5,8 @@ from typing import Any
 
 import grpc
 import pytest
-from made_certificates import Authority
 
+from helpers.made_certificates import Authority
 from tandemlog_server.node.certs.names import Kind
 from tandemlog_server.node.embedded_coordinator.protection import Protection, fault_in
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import aiohttp
 import pytest
 
-from running import free_ports
+from helpers.running import free_ports
 from tandemlog.v1 import common_pb2
 from tandemlog_server.node.http.health import BadQueryError, Health, faults, parse_bytes
 from tandemlog_server.node.http.http_server import serve_http

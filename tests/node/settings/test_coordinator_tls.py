@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_certificates import Authority
 from pydantic import ValidationError
 
+from helpers.made_certificates import Authority
 from tandemlog.transport.security import Security
 from tandemlog_server.node.certs.names import Kind
 from tandemlog_server.node.preflight import faults

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fakes.spark_program import SparkProgram
-from running import Running
+from helpers.running import Running
 from tandemlog import Admin, Consumer, Producer, ProducerOptions
 from tandemlog.spark.cluster.stream_offset import queues_in
 

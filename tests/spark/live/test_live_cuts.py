@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from elected import Elected
 from pyspark.errors import PySparkException
 
-from running import Running
+from helpers.elected import Elected
+from helpers.running import Running
 from tandemlog import Admin, Producer
 
 if TYPE_CHECKING:

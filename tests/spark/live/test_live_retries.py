@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
-from running import Running
+from helpers.running import Running
 from tandemlog import Consumer
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from made_certificates import Authority
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 
 from fakes.fake_broker import running_cluster
-from running import Running
+from helpers.made_certificates import Authority
+from helpers.running import Running
 from tandemlog import Admin, Consumer, Producer
 from tandemlog.spark.live.schema import LIVE
 from tandemlog.spark.spark_schema import spark_schema

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import golden
 from fakes.derived import Derived
 from fakes.memory_log import MemoryLog
+from helpers import golden
 from tandemlog_server.storage.disk.real_files import RealFileSystem
 from tandemlog_server.storage.queues.search import Boundary
 from tandemlog_server.storage.recovery.index_checking import check_newest, has_tag_entries

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import golden
 from fakes.clock import FakeClock
+from helpers import golden
 from tandemlog.format.constants import MULTI_QUEUE_OFFSET
 from tandemlog.format.record.batch import RecordBatch
 from tandemlog.format.record.record import Record, decode_record, is_blank

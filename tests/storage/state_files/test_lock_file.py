@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from running import ROOT
+from helpers.running import ROOT
 from tandemlog.testing.memory_files import MemoryFiles
 from tandemlog_server.storage.disk.real_files import RealFileSystem
 from tandemlog_server.storage.errors import DiskFullError, StoreLockedError

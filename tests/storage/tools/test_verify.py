@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import golden
+from helpers import golden
 from tandemlog_server.storage.config import StoreConfig
 from tandemlog_server.storage.errors import StoreLayoutError
 from tandemlog_server.storage.tools.rebuild import rebuild

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import grpc
 import pytest
-from made_certificates import Authority
 
 from fakes.fake_broker import FakeCluster
+from helpers.made_certificates import Authority
 from tandemlog import (
     AsyncAdmin,
     AsyncConsumer,

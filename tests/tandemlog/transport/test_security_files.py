@@ -4,8 +4,8 @@ import logging
 from pathlib import Path
 
 import pytest
-from made_certificates import Authority
 
+from helpers.made_certificates import Authority
 from tandemlog.transport.security import Security
 from tandemlog.transport.security_files import SecurityFileError, SecurityFiles
 

@@ -4,10 +4,10 @@ import pickle
 from pathlib import Path
 
 import pytest
-from made_certificates import Authority
 
 from fakes.log_builder import LogBuilder, varied
 from fakes.segment_server import SegmentServer
+from helpers.made_certificates import Authority
 from tandemlog.logs.executors import InProcess
 from tandemlog.logs.job_errors import FetchError, OptionError
 from tandemlog.logs.jobs.audit import audit

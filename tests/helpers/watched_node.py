@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from running import ROOT, NodeProcess, toml
+from helpers.running import ROOT, NodeProcess, toml
 from tandemlog_server.node.process.log_setup import set_up_logging
 from tandemlog_server.node.process.process_setup import prepare_process
 from tandemlog_server.node.run import run_node

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-DATA = Path(__file__).resolve().parent / "data"
-SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "golden"
+DATA = Path(__file__).resolve().parents[1] / "data"
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "golden"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,10 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
-from elected_nodes import ElectedNodes
-
-import forked
-from coordinators import EmbeddedProcess
-from running import NodeProcess, wait_until
+from helpers import forked
+from helpers.coordinators import EmbeddedProcess
+from helpers.elected_nodes import ElectedNodes
+from helpers.running import NodeProcess, wait_until
 from tandemlog.v1 import common_pb2
 
 

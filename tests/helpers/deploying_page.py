@@ -1,6 +1,6 @@
 """The commands of docs/deploying.md, by section."""
 
-from running import ROOT
+from helpers.running import ROOT
 
 PAGE = ROOT / "docs" / "deploying.md"
 CODE = "    # exit code "

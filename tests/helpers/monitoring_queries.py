@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-COMPOSE = Path(__file__).resolve().parent.parent / "compose"
+COMPOSE = Path(__file__).resolve().parents[2] / "compose"
 DASHBOARD = COMPOSE / "grafana" / "dashboards" / "tandemlog.json"
 ALERTS = COMPOSE / "prometheus" / "alerts.yml"
 

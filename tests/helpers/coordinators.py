@@ -14,10 +14,9 @@ from pathlib import Path
 
 import grpc
 
-import forked
-import needs
-from forked import AnyProcess
-from running import LOOPBACK, ROOT, Place, ServerProcess, free_ports, wait_until
+from helpers import forked, needs
+from helpers.forked import AnyProcess
+from helpers.running import LOOPBACK, ROOT, Place, ServerProcess, free_ports, wait_until
 from tandemlog.v1 import coordinator_pb2 as pb
 from tandemlog_server.ha.coordinator.methods import RANGE
 

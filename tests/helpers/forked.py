@@ -28,7 +28,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = [sys.executable, "-m", "tandemlog"]
 MOST_BYTES = 1 << 17
 """Of a request: arguments and environment."""

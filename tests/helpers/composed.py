@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from running import ROOT, wait_until
+from helpers.running import ROOT, wait_until
 
 COMPOSE = ROOT / "compose"
 NODES = ("n0", "n1", "n2")

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import pytest
 
-GOLDEN = Path(__file__).resolve().parent.parent.parent / "shared" / "golden"
+GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden"
 
 
 def _commands(*names: str) -> str:

@@ -26,9 +26,8 @@ from typing import Any
 
 import grpc
 
-import borrowed_disk
-import forked
-from forked import ROOT, AnyProcess
+from helpers import borrowed_disk, forked
+from helpers.forked import ROOT, AnyProcess
 from tandemlog.format.record.record import Record, decode_record
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from running import LOOPBACK, SMALL, NodeProcess, Place, free_ports, wait_until
+from helpers.running import LOOPBACK, SMALL, NodeProcess, Place, free_ports, wait_until
 from tandemlog import Admin
 from tandemlog_server.cli.local.drills import QUEUES, TOPIC, Load
 

@@ -150,7 +150,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
             "spark_schema",
             "spark_version",
         ),
-        ("cluster", "session", "tables"),
+        ("cluster", "session", "table_options"),
         ("sink",),
         ("lag", "live", "segments"),
         ("session_tasks",),

@@ -36,9 +36,9 @@ from pyspark.sql.streaming.listener import (
 from .cluster.cluster_errors import ClusterError
 from .cluster.live_cluster import Cluster
 from .cluster.live_options import Selection
-from .cluster.offsets import to_json
 from .cluster.option_reading import cluster_options
 from .cluster.queue_lag import QueueLag, cut_rows, lags_of
+from .cluster.queue_offsets import to_json
 
 logger = logging.getLogger(__name__)
 

@@ -33,9 +33,9 @@ from tandemlog.logs.job_errors import OptionError, TourError
 from tandemlog.logs.jobs.audit import audit
 from tandemlog.logs.jobs.compare import compare
 from tandemlog.logs.jobs.export import export
+from tandemlog.logs.jobs.job_result import JobProgress, JobResult, no_progress
 from tandemlog.logs.jobs.rebuild import RebuildOptions, rebuild
 from tandemlog.logs.jobs.restore import restore
-from tandemlog.logs.jobs.result import JobProgress, JobResult, no_progress
 from tandemlog.logs.jobs.stats import stats
 
 ROWS: Final = 100_000

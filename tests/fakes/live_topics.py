@@ -9,8 +9,8 @@ from tandemlog.cluster.histories import PositionCheck
 from tandemlog.format.files.log_history import NO_CUT, LogHistory, LogTerm
 from tandemlog.spark.cluster.cluster_errors import ClusterError
 from tandemlog.spark.cluster.live_options import ClusterOptions
-from tandemlog.spark.cluster.offsets import Offsets, Queue
-from tandemlog.spark.cluster.offsets_resolve import NOTHING, Held
+from tandemlog.spark.cluster.queue_offsets import Offsets, Queue
+from tandemlog.spark.cluster.resolve_offsets import NOTHING, Held
 
 
 def cluster_options(running: ThreadedCluster, **more: Any) -> ClusterOptions:

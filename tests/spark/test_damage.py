@@ -13,8 +13,8 @@ from tandemlog.logs.job_errors import OnCorruption, StoreLayoutError, StoreMissi
 from tandemlog.logs.jobs.audit import audit
 from tandemlog.logs.jobs.compare import compare
 from tandemlog.logs.jobs.export import ExportOptions, export
+from tandemlog.logs.jobs.job_result import JobResult
 from tandemlog.logs.jobs.rebuild import RebuildOptions, rebuild
-from tandemlog.logs.jobs.result import JobResult
 from tandemlog.logs.jobs.stats import stats
 
 HERE = InProcess(2)

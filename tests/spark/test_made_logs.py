@@ -36,7 +36,7 @@ from tandemlog.logs.jobs.rebuild import RebuildOptions, rebuild
 from tandemlog.logs.jobs.restore import restore
 from tandemlog.logs.jobs.stats import stats
 from tandemlog.logs.reading.log_source import open_store
-from tandemlog.logs.reading.spans import split
+from tandemlog.logs.reading.log_spans import split
 from tandemlog.logs.tasks.store_settings import index_paths
 
 HERE = InProcess(2)

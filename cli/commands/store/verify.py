@@ -24,7 +24,7 @@ from tandemlog.logs.audit.audit_span import Finding
 from tandemlog.logs.job_errors import CorruptLogError, PipelineError
 from tandemlog.logs.jobs.audit import audit
 from tandemlog.logs.jobs.compare import compare as compare_logs
-from tandemlog.logs.jobs.result import JobResult
+from tandemlog.logs.jobs.job_result import JobResult
 from tandemlog.logs.reading.log_files import COMMIT_LOG
 from tandemlog.logs.reading.log_source import NODE_PREFIX, LocalLogSource, open_store
 from tandemlog_server.storage.config import StoreConfig

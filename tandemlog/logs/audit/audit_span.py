@@ -21,12 +21,12 @@ from tandemlog.format.columns.topics import topics_of
 from tandemlog.format.constants import CRC32, CRC_PROPERTY_SIZE
 from tandemlog.format.record.property_crc import verify_property_crc
 
-from ..reading.bytes_at import LogBytes
-from ..reading.describe import lenient_record, record_text
+from ..reading.damaged_record import lenient_record, record_text
+from ..reading.log_bytes import LogBytes
 from ..reading.log_files import LogFiles
+from ..reading.log_spans import Span
 from ..reading.queue_collector import QueueCollector
 from ..reading.span_scan import DamagedPiece, Ending, Piece, SpanScan
-from ..reading.spans import Span
 
 MAX_FINDINGS = 100
 _CRC_NAME = np.frombuffer(f"{CRC32}\x01".encode(), np.uint8)

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from tandemlog.format.record.record import Record
 
-from ..reading.bytes_at import LogBytes, read
-from ..reading.describe import lenient_record, record_text
+from ..reading.damaged_record import lenient_record, record_text
 from ..reading.find_record import next_record, record_at, record_size_at
+from ..reading.log_bytes import LogBytes, read
 from ..reading.log_source import LogSource
-from ..reading.spans import Span
+from ..reading.log_spans import Span
 from .audit_span import MAX_FINDINGS, Finding
 
 _STEP = 1 << 20

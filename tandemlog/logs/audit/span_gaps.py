@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from ..reading.log_spans import Span
 from ..reading.span_scan import Ending
-from ..reading.spans import Span
 
 
 class ScannedSpan(Protocol):

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from tandemlog.format.columns.resync import HEAD_SIZE, MAGICS, magic_positions
 from tandemlog.format.record.record import Record
 
-from ..reading.bytes_at import LogBytes, read
-from ..reading.describe import record_text
-from ..reading.end import LogEnd, Tail
+from ..reading.damaged_record import record_text
 from ..reading.find_record import SEARCH_STEP, record_at
+from ..reading.log_bytes import LogBytes, read
+from ..reading.log_end import LogEnd, Tail
 from ..reading.log_source import LocalLogSource, LogSource
-from ..reading.spans import Span, grouped, split
+from ..reading.log_spans import Span, grouped, split
 from .audit_span import MAX_FINDINGS, Finding
 
 _FIRST_OF_MAGICS = MAGICS[0][:1]

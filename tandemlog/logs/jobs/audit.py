@@ -20,13 +20,13 @@ from ..audit.audit_span import Finding, QueueBreak, SpanAudit, audit_span
 from ..audit.span_gaps import Gap, chain_faults
 from ..audit.tail_scan import TailTask, scan_tail, tail_tasks
 from ..executors import Executor, parallelism, run_tasks
-from ..reading.end import LogEnd, Tail
+from ..reading.log_end import LogEnd, Tail
 from ..reading.log_files import LogFiles
 from ..reading.log_source import LocalLogSource, LogSource, open_store
-from ..reading.spans import TARGET_BYTES, Span, grouped, pieces_wanted, split
+from ..reading.log_spans import TARGET_BYTES, Span, grouped, pieces_wanted, split
 from ..tasks.store_settings import batch_topics
+from .job_result import JobProgress, JobResult, no_progress, within
 from .missing_files import lost_end
-from .result import JobProgress, JobResult, no_progress, within
 
 _MOST_NAMED = 5
 

@@ -16,17 +16,17 @@ from pathlib import Path
 from tandemlog.format.record.record import Record
 
 from ..audit.audit_span import Finding
-from ..audit.blocks import BLOCK_BYTES, BlockSums, BlockTask, sum_blocks
+from ..audit.block_sums import BLOCK_BYTES, BlockSums, BlockTask, sum_blocks
 from ..audit.record_diff import DiffOutcome, DiffTask, find_differences
 from ..audit.tail_scan import TailTask, scan_tail, tail_tasks
 from ..executors import Executor, parallelism, run_tasks
 from ..job_errors import StoreLayoutError
-from ..reading.describe import lenient_record, record_text
-from ..reading.end import LogEnd, Tail
+from ..reading.damaged_record import lenient_record, record_text
+from ..reading.log_end import LogEnd, Tail
 from ..reading.log_source import LocalLogSource, LogSource, open_store
-from ..reading.spans import TARGET_BYTES, Span, grouped, pieces_wanted
+from ..reading.log_spans import TARGET_BYTES, Span, grouped, pieces_wanted
+from .job_result import JobProgress, JobResult, no_progress, within
 from .missing_files import lost_end
-from .result import JobProgress, JobResult, no_progress, within
 
 _MERGED_BYTES = 64 << 20
 

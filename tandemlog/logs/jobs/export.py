@@ -17,14 +17,14 @@ from ..audit.audit_span import Finding
 from ..executors import Executor, parallelism, run_tasks
 from ..job_errors import CorruptLogError, OnCorruption, OptionError, StoreLayoutError
 from ..reading.log_source import LocalLogSource, LogSource, open_store
-from ..reading.spans import TARGET_BYTES, Span, grouped, pieces_wanted, split
+from ..reading.log_spans import TARGET_BYTES, Span, grouped, pieces_wanted, split
 from ..tasks.archive import FILES, MANIFEST, MESSAGES, RAW, Manifest
 from ..tasks.export_tasks import ExportOutcome, ExportTask, export_part, rest_of
-from ..tasks.merge import groups_of, merge_parts, merge_tasks
+from ..tasks.parquet_merge import groups_of, merge_parts, merge_tasks
 from ..tasks.store_delays import stored_delay_levels
 from ..tasks.store_settings import check_index_sizes, indexes_tags
+from .job_result import JobProgress, JobResult, no_progress, within
 from .missing_files import lacking_files
-from .result import JobProgress, JobResult, no_progress, within
 
 COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "none")
 _SMALL_FILES = ("checkpoint", "abort", "epochFileCheckpoint", "config/*", "config/**/*")

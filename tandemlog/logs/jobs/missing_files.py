@@ -7,7 +7,7 @@ after a whole record, or a log that ends before what its queues point to.
 from collections.abc import Sequence
 
 from ..audit.audit_span import Finding
-from ..reading.end import LogEnd
+from ..reading.log_end import LogEnd
 from ..reading.log_source import LocalLogSource, LogSource
 
 

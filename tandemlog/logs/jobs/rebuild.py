@@ -24,10 +24,10 @@ from tandemlog.format.words import counted
 from ..audit.span_gaps import Gap, chain_faults
 from ..executors import Executor, parallelism, run_tasks
 from ..job_errors import CorruptLogError, OnCorruption, OptionError, StoreLayoutError
-from ..reading.end import LogEnd, Tail
+from ..reading.log_end import LogEnd, Tail
 from ..reading.log_source import LocalLogSource, LogSource, open_store
+from ..reading.log_spans import TARGET_BYTES, grouped, pieces_wanted, split
 from ..reading.queue_ends import CONSUME_QUEUE
-from ..reading.spans import TARGET_BYTES, grouped, pieces_wanted, split
 from ..tasks.index_writer import plan_index
 from ..tasks.queue_writer import WrittenQueue
 from ..tasks.rebuild_tasks import (
@@ -48,8 +48,8 @@ from ..tasks.store_settings import (
     indexes_tags,
     own_log_begin,
 )
+from .job_result import JobProgress, JobResult, no_progress, within
 from .missing_files import lacking_files
-from .result import JobProgress, JobResult, no_progress, within
 
 _RECORDS_A_TASK = 1 << 16
 

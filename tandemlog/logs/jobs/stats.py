@@ -26,11 +26,11 @@ from ..audit.audit_span import Finding, damage_finding
 from ..executors import Executor, parallelism, run_tasks
 from ..job_errors import CorruptLogError, OnCorruption, OptionError
 from ..reading.log_source import LocalLogSource, LogSource, open_store
+from ..reading.log_spans import TARGET_BYTES, Span, grouped, pieces_wanted, split
 from ..reading.queue_collector import QueueCollector
 from ..reading.span_scan import DamagedPiece, SpanScan
-from ..reading.spans import TARGET_BYTES, Span, grouped, pieces_wanted, split
+from .job_result import JobProgress, JobResult, no_progress, within
 from .missing_files import lacking_files
-from .result import JobProgress, JobResult, no_progress, within
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 _TABLE = "stats.parquet"

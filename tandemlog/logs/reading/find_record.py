@@ -7,7 +7,7 @@ from tandemlog.format.columns.walk import StopReason, walk
 from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.record.record import Record, decode_record
 
-from .bytes_at import LogBytes, read
+from .log_bytes import LogBytes, read
 
 SEARCH_STEP = 1 << 20
 _FIRST_OF_MAGICS = MAGICS[0][:1]

@@ -18,9 +18,9 @@ from urllib.parse import unquote, urlsplit
 from tandemlog.format.constants import BLANK_SIZE
 
 from ..job_errors import CorruptLogError, OptionError, StoreMissingError
-from .bytes_at import LocalLog, LogBytes, read
-from .end import LogEnd, find_log_end
 from .find_record import next_record
+from .log_bytes import LocalLog, LogBytes, read
+from .log_end import LogEnd, find_log_end
 from .log_files import LogFiles, find_log, store_of
 from .queue_ends import QueueEnds, queue_ends
 
@@ -111,7 +111,7 @@ def open_log(
     if endpoint is None:
         raise StoreMissingError("neither a path nor an endpoint was given")
     # The one late import: gRPC takes a tenth of a second in every worker, and few readers fetch.
-    fetch = importlib.import_module("tandemlog.logs.reading.fetch")
+    fetch = importlib.import_module("tandemlog.logs.reading.fetched_log")
     return cast("LogSource", fetch.fetched_log(endpoint, timeout_ms, connecting or {}))
 
 

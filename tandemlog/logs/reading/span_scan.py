@@ -21,9 +21,9 @@ from tandemlog.format.columns.headers import HeaderColumns
 from tandemlog.format.columns.walk import StopReason, WalkResult
 from tandemlog.format.errors import CorruptRecordError
 
-from .bytes_at import LogBytes
 from .find_record import next_record, record_at
-from .spans import Span
+from .log_bytes import LogBytes
+from .log_spans import Span
 
 WINDOW_BYTES = 8 << 20
 WINDOW_RECORDS = 1 << 14

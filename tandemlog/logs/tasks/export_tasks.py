@@ -25,10 +25,10 @@ from tandemlog.format.arrays.ragged import offsets_of
 from tandemlog.format.columns.topics import topics_of
 
 from ..audit.audit_span import Finding, damage_finding
-from ..reading.bytes_at import LogBytes, read
+from ..reading.log_bytes import LogBytes, read
 from ..reading.log_source import LogSource
+from ..reading.log_spans import Span
 from ..reading.span_scan import DamagedPiece, Ending, Piece, SpanScan
-from ..reading.spans import Span
 from ..view_columns import MESSAGES as MESSAGE_COLUMNS
 from ..view_columns import view_batch
 from .archive import (
@@ -42,7 +42,7 @@ from .archive import (
     parquet_writer,
     partition_folder,
 )
-from .merge import Part
+from .parquet_merge import Part
 
 _WINDOW_BYTES = 4 << 20
 _HELD_BYTES = 48 << 20

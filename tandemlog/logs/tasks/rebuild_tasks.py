@@ -25,13 +25,13 @@ from tandemlog.format.files.queue_unit import DelayLevels
 from ..audit.audit_span import Finding, damage_finding
 from ..job_errors import PipelineError
 from ..reading.log_source import LogSource
+from ..reading.log_spans import Span
 from ..reading.queue_collector import Queue, QueueCollector, joined
 from ..reading.span_scan import DamagedPiece, Ending, SpanScan
-from ..reading.spans import Span
 from ..reading.window_dispatch import INDEX_ITEM, dispatched, index_items
 from .index_writer import write_index_file
-from .parts import Part, QueueRows, write_part
 from .queue_writer import QueueWriter, WrittenQueue
+from .rebuild_parts import Part, QueueRows, write_part
 
 _WINDOW_RECORDS = 1 << 14
 _CHUNK_ITEMS = 1 << 18

@@ -26,8 +26,8 @@ from tandemlog.format.files.store_json import loads
 
 from ..job_errors import StoreLayoutError
 from ..reading.log_source import LogSource
+from ..reading.log_spans import split
 from ..reading.span_scan import Piece, SpanScan
-from ..reading.spans import split
 from ..reading.window_dispatch import dispatched, index_items
 from .queue_writer import MAX_OFFSET
 

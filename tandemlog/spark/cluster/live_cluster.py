@@ -29,10 +29,10 @@ from tandemlog.format.files.log_history import LogHistory
 from tandemlog.v1 import admin_pb2
 
 from .cluster_errors import ClusterError, DataLossError, OffsetsError
-from .connections import connection_of, run
 from .live_options import ClusterOptions, Selection
-from .offsets import Offsets, Queue
-from .offsets_resolve import NOTHING, Held
+from .process_connections import connection_of, run
+from .queue_offsets import Offsets, Queue
+from .resolve_offsets import NOTHING, Held
 
 _READABLE: Final = 4
 MAX_PLACES: Final = 256

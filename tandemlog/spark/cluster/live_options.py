@@ -10,7 +10,7 @@ from enum import Enum
 from tandemlog.cluster.topology import ReadFrom
 from tandemlog.transport.security import Security
 
-from .offsets import Position
+from .queue_offsets import Position
 
 
 class Strategy(Enum):

@@ -32,7 +32,7 @@ from .live_options import (
     Use,
     WriteOptions,
 )
-from .offsets import Position, parse_assignment
+from .queue_offsets import Position, parse_assignment
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from tandemlog.format.constants import group_fault, topic_fault
 from tandemlog.format.record.producer_mark import MAX_PRODUCER_ID, producer_id_fault
 from tandemlog.format.record.tags import parse_tags
 
-from .offsets import EARLIEST, LATEST, Position, parse_offsets, parse_times
+from .queue_offsets import EARLIEST, LATEST, Position, parse_offsets, parse_times
 
 PARTITION_DIGITS: Final = 7
 """Room for `:partition` behind a name that the user gives to a writer."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .cluster_errors import OffsetsError
-from .offsets import Offsets, parse_offsets
+from .queue_offsets import Offsets, parse_offsets
 from .stream_offset import StreamOffset, queues_in
 
 _OF_PYTHON: Final = "PythonMicroBatchStream"

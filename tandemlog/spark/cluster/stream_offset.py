@@ -22,7 +22,7 @@ from tandemlog.format.errors import FormatError
 from tandemlog.format.files.log_history import LogHistory
 
 from .cluster_errors import OffsetsError
-from .offsets import Offsets, Queue, from_json, to_json
+from .queue_offsets import Offsets, Queue, from_json, to_json
 
 _MARK: Final = "@"
 _LOG: Final = "@log"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..cluster.live_options import Admission
-from ..cluster.offsets import Offsets, Queue
+from ..cluster.queue_offsets import Offsets, Queue
 
 
 def share_rows(starts: Offsets, ends: Offsets, max_rows: int) -> Offsets:

@@ -17,10 +17,10 @@ from tandemlog.logs.view_columns import Columns
 from ..cluster.cluster_errors import DataLossError
 from ..cluster.live_cluster import Cluster, in_one_term, judged
 from ..cluster.live_options import ReadOptions
-from ..cluster.offsets import EARLIEST, LATEST, Position, Queue
-from ..cluster.offsets_resolve import Held, lost_messages, resolve_end, resolve_start, spans_of
-from .plan import plan
-from .pull import LivePartition, read_partition
+from ..cluster.queue_offsets import EARLIEST, LATEST, Position, Queue
+from ..cluster.resolve_offsets import Held, lost_messages, resolve_end, resolve_start, spans_of
+from .partition_plan import plan
+from .partition_read import LivePartition, read_partition
 
 
 class LiveBatchReader(DataSourceReader):

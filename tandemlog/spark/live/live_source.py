@@ -38,7 +38,7 @@ from ..newer_spark import DataSourceStreamArrowWriter, ReadLimit, SupportsTrigge
 from ..sink.writer import LiveStreamWriter, LiveWriter, check_topic
 from ..spark_schema import spark_schema
 from ..spark_version import EXACTLY_ONCE, STREAM_READ, STREAM_WRITE, part_fault
-from ..tables import (
+from ..table_options import (
     NOT_HANDED_OVER,
     given_to_table,
     is_new_table,
@@ -48,8 +48,8 @@ from ..tables import (
     without_marks,
 )
 from .live_batch import LiveBatchReader
+from .live_schema import check_sink_schema, columns_of, live_columns
 from .live_stream import LiveStreamReader
-from .schema import check_sink_schema, columns_of, live_columns
 
 
 class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -38,8 +38,8 @@ from tandemlog.logs.view_columns import Columns
 from ..cluster.cluster_errors import ClusterError, DataLossError, OffsetsError
 from ..cluster.live_cluster import TRIES, Cluster, in_one_term, judged
 from ..cluster.live_options import ReadOptions
-from ..cluster.offsets import LATEST, Offsets, Position, Queue, to_json
-from ..cluster.offsets_resolve import NOTHING, Held, lost_messages, resolve_start, spans_of
+from ..cluster.queue_offsets import LATEST, Offsets, Position, Queue, to_json
+from ..cluster.resolve_offsets import NOTHING, Held, lost_messages, resolve_start, spans_of
 from ..cluster.stream_offset import StreamOffset
 from ..newer_spark import (
     ReadAllAvailable,
@@ -50,8 +50,8 @@ from ..newer_spark import (
     SupportsTriggerAvailableNow,
 )
 from .admission import Gate, share_bytes, share_rows
-from .plan import ANY_NUMBER, QUEUES, plan
-from .pull import LivePartition, read_partition
+from .partition_plan import ANY_NUMBER, QUEUES, plan
+from .partition_read import LivePartition, read_partition
 
 logger = logging.getLogger(__name__)
 

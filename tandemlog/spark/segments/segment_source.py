@@ -19,11 +19,11 @@ from pyspark.sql.types import StructType
 
 from tandemlog.logs.job_errors import OnCorruption, OptionError
 from tandemlog.logs.reading.log_source import LocalLogSource, open_log
-from tandemlog.logs.reading.spans import Span, grouped, pieces_wanted, split
+from tandemlog.logs.reading.log_spans import Span, grouped, pieces_wanted, split
 from tandemlog.logs.view_columns import chosen_columns
 
 from ..spark_schema import columns_of, spark_schema
-from ..tables import (
+from ..table_options import (
     NOT_HANDED_OVER,
     given_to_table,
     is_new_table,

@@ -20,11 +20,11 @@ from tandemlog.arrow.text_columns import sliced
 from tandemlog.format.fast_crc import crc32
 from tandemlog.logs.audit.audit_span import audit_span
 from tandemlog.logs.job_errors import CorruptLogError, OnCorruption
-from tandemlog.logs.reading.bytes_at import LogBytes, read
-from tandemlog.logs.reading.describe import lenient_record, record_text
+from tandemlog.logs.reading.damaged_record import lenient_record, record_text
+from tandemlog.logs.reading.log_bytes import LogBytes, read
 from tandemlog.logs.reading.log_files import LogFiles
+from tandemlog.logs.reading.log_spans import Span
 from tandemlog.logs.reading.span_scan import DamagedPiece, Piece, SpanScan
-from tandemlog.logs.reading.spans import Span
 from tandemlog.logs.reading.window_dispatch import dispatched, index_items, queue_slices
 from tandemlog.logs.view_columns import FAULT, Columns, arrow_schema, view_batch
 

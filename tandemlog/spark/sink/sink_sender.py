@@ -29,9 +29,9 @@ from tandemlog.format.record.request_checksum import request_checksum
 from tandemlog.produce.request_sender import RequestSender
 
 from ..cluster.cluster_errors import RepeatMismatchError, RowError, SinkError
-from ..cluster.connections import connection_of, run
 from ..cluster.live_options import WriteOptions
-from .repeats import MISMATCH, stored_chunks
+from ..cluster.process_connections import connection_of, run
+from .repeated_writes import MISMATCH, stored_chunks
 from .sink_columns import Rows
 from .writer_name import WriterName
 

@@ -27,9 +27,9 @@ from ..cluster.cluster_errors import RowError, SinkError
 from ..cluster.live_cluster import check_reachable, check_writable
 from ..cluster.live_options import ClusterOptions, Guarantee, WriteOptions
 from ..newer_spark import DataSourceStreamArrowWriter
-from .chunks import chunks
 from .input import complete, input_of_task
-from .repeats import check_chunks, check_newest
+from .repeated_writes import check_chunks, check_newest
+from .sink_chunks import chunks
 from .sink_columns import rows_of
 from .sink_sender import SinkSender
 from .writer_name import (

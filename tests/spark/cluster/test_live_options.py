@@ -5,8 +5,8 @@ import pytest
 from tandemlog.cluster.topology import ReadFrom
 from tandemlog.logs.job_errors import OptionError
 from tandemlog.spark.cluster.live_options import Guarantee, Strategy, Use
-from tandemlog.spark.cluster.offsets import EARLIEST, LATEST, Position
 from tandemlog.spark.cluster.option_reading import chosen_columns, read_options, write_options
+from tandemlog.spark.cluster.queue_offsets import EARLIEST, LATEST, Position
 from tandemlog.transport.security import Security
 
 ONE = {"endpoint": "a:1", "topic": "orders"}

@@ -7,11 +7,11 @@ from fakes.live_topics import PlainCluster
 from tandemlog.logs.job_errors import OptionError
 from tandemlog.spark.cluster.cluster_errors import ClusterError, DataLossError, OffsetsError
 from tandemlog.spark.cluster.live_options import Use
-from tandemlog.spark.cluster.offsets_resolve import Held
 from tandemlog.spark.cluster.option_reading import read_options
+from tandemlog.spark.cluster.resolve_offsets import Held
 from tandemlog.spark.live.live_batch import LiveBatchReader
+from tandemlog.spark.live.live_schema import LIVE
 from tandemlog.spark.live.live_source import LiveDataSource
-from tandemlog.spark.live.schema import LIVE
 from tandemlog.spark.spark_schema import spark_schema
 
 GIVEN = {"endpoint": "a", "topic": "t"}

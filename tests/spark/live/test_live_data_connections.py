@@ -15,7 +15,7 @@ from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
 from tandemlog.spark.cluster.live_cluster import Cluster
 from tandemlog.spark.cluster.live_options import ClusterOptions, ReadOptions, Selection
-from tandemlog.spark.live.pull import read_spans
+from tandemlog.spark.live.partition_read import read_spans
 from tandemlog_server.node.services.broker_service import BrokerService
 from tandemlog_server.storage.metadata.topics import TopicConfig
 

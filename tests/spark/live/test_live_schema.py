@@ -15,7 +15,7 @@ from pyspark.sql.types import (
 from tandemlog.logs.job_errors import OptionError
 from tandemlog.logs.view_columns import MESSAGES, arrow_schema
 from tandemlog.spark.cluster.cluster_errors import SinkSchemaError
-from tandemlog.spark.live.schema import LIVE, check_sink_schema, columns_of, live_columns
+from tandemlog.spark.live.live_schema import LIVE, check_sink_schema, columns_of, live_columns
 from tandemlog.spark.spark_schema import spark_schema
 
 

@@ -13,7 +13,7 @@ from fakes.fake_broker import running_cluster
 from helpers.made_certificates import Authority
 from helpers.running import Running
 from tandemlog import Admin, Consumer, Producer
-from tandemlog.spark.live.schema import LIVE
+from tandemlog.spark.live.live_schema import LIVE
 from tandemlog.spark.spark_schema import spark_schema
 
 if TYPE_CHECKING:

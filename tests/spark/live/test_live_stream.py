@@ -17,11 +17,11 @@ from fakes.live_topics import PlainCluster
 from tandemlog.format.files.log_history import NO_CUT, LogHistory, LogTerm
 from tandemlog.spark.cluster.cluster_errors import ClusterError, DataLossError, OffsetsError
 from tandemlog.spark.cluster.live_options import Use
-from tandemlog.spark.cluster.offsets_resolve import Held
 from tandemlog.spark.cluster.option_reading import read_options
+from tandemlog.spark.cluster.resolve_offsets import Held
 from tandemlog.spark.cluster.stream_offset import StreamOffset, queues_in
+from tandemlog.spark.live.live_schema import LIVE
 from tandemlog.spark.live.live_stream import LOOK_FOR_TOPICS_S, LiveStreamReader
-from tandemlog.spark.live.schema import LIVE
 
 Json = dict[str, Any]
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandemlog.spark.sink.chunks import chunks, content_sizes
+from tandemlog.spark.sink.sink_chunks import chunks, content_sizes
 
 ROWS = st.lists(st.binary(max_size=30), max_size=60)
 

@@ -9,10 +9,10 @@ import pytest
 from fakes.log_builder import LogBuilder, varied
 from tandemlog.format.constants import PRODUCER_MARK
 from tandemlog.format.record.record import Record
-from tandemlog.logs.reading.bytes_at import LocalLog
+from tandemlog.logs.reading.log_bytes import LocalLog
 from tandemlog.logs.reading.log_files import find_log
+from tandemlog.logs.reading.log_spans import Span
 from tandemlog.logs.reading.span_scan import Piece, SpanScan
-from tandemlog.logs.reading.spans import Span
 from tandemlog.logs.view_columns import MESSAGES, arrow_schema, view_batch
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from fakes.log_builder import LogBuilder, flip, overwrite
 from tandemlog.format.record.record import encode_record
-from tandemlog.logs.reading.end import Tail, find_log_end
+from tandemlog.logs.reading.log_end import Tail, find_log_end
 from tandemlog.logs.reading.log_files import find_log
 
 
@@ -22,7 +22,7 @@ def log(tmp_path: Path) -> LogBuilder:
 @pytest.fixture(autouse=True, params=[8 << 20, 500, 100])
 def window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """However little of a file is looked at in one go, a record or less."""
-    monkeypatch.setattr("tandemlog.logs.reading.end._WINDOW", request.param)
+    monkeypatch.setattr("tandemlog.logs.reading.log_end._WINDOW", request.param)
 
 
 def end(log: LogBuilder, durable: int = 0) -> tuple[int, Tail]:

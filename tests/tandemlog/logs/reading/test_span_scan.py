@@ -6,10 +6,10 @@ import pytest
 
 from fakes.log_builder import LogBuilder, flip, overwrite, varied
 from tandemlog.format.columns.walk import StopReason
-from tandemlog.logs.reading.bytes_at import LocalLog
+from tandemlog.logs.reading.log_bytes import LocalLog
 from tandemlog.logs.reading.log_files import find_log
+from tandemlog.logs.reading.log_spans import Span, split
 from tandemlog.logs.reading.span_scan import DamagedPiece, Ending, Piece, SpanScan
-from tandemlog.logs.reading.spans import Span, split
 
 
 def scanned(store: Path, end: int, piece: int = 1 << 30, **how: int) -> list[int | DamagedPiece]:

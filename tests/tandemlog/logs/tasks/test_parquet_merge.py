@@ -9,8 +9,8 @@ import pytest
 from fakes.log_builder import LogBuilder, varied
 from tandemlog.logs.executors import InProcess
 from tandemlog.logs.jobs.export import ExportOptions, export
-from tandemlog.logs.reading import spans
-from tandemlog.logs.tasks.merge import (
+from tandemlog.logs.reading import log_spans
+from tandemlog.logs.tasks.parquet_merge import (
     MergeTask,
     Part,
     groups_of,
@@ -113,7 +113,7 @@ def test_files_that_are_gone_without_a_merged_one_are_an_error(tmp_path: Path) -
 def test_an_export_has_a_file_for_each_topic_and_day(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spans, "LEAST_BYTES", 1_000)
+    monkeypatch.setattr(log_spans, "LEAST_BYTES", 1_000)
     builder = varied(LogBuilder(tmp_path / "store", 8192))
     store = builder.write()
     whole = ExportOptions(target_bytes=1 << 20)

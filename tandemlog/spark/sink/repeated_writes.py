@@ -14,8 +14,8 @@ from typing import Final
 from tandemlog.v1 import broker_pb2
 
 from ..cluster.cluster_errors import RepeatMismatchError, SinkError
-from ..cluster.connections import connection_of, run
 from ..cluster.live_options import ClusterOptions
+from ..cluster.process_connections import connection_of, run
 from .writer_name import WriterName
 
 MISMATCH: Final = (

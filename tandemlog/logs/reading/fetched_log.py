@@ -33,8 +33,8 @@ from tandemlog.transport.security_files import SecurityFileError, SecurityFiles
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
 
 from ..job_errors import FetchError, OptionError
-from .bytes_at import LogBytes
-from .end import LogEnd, Tail
+from .log_bytes import LogBytes
+from .log_end import LogEnd, Tail
 from .log_files import LogFiles, remote_files
 
 CHUNK_BYTES = 4 << 20

@@ -29,8 +29,8 @@ from tandemlog.format.record.tags import parse_tags
 from tandemlog.logs.view_columns import Columns, arrow_schema
 
 from ..cluster.cluster_errors import ClusterError, DataLossError
-from ..cluster.connections import connection_of, start
 from ..cluster.live_options import ReadOptions
+from ..cluster.process_connections import connection_of, start
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from tandemlog.consume.spans import QueueSpan
 
 from .cluster_errors import DataLossError, OffsetsError
 from .live_options import Strategy
-from .offsets import EARLIEST, LATEST, Offsets, Position, Queue
+from .queue_offsets import EARLIEST, LATEST, Offsets, Position, Queue
 
 AtTime = Callable[[Sequence[Queue], int], Offsets]
 """By queue, the first message stored at or after a time in ms; the end where there is none."""

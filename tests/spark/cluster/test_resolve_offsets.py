@@ -5,8 +5,8 @@ import pytest
 from tandemlog.consume.spans import QueueSpan
 from tandemlog.spark.cluster.cluster_errors import DataLossError, OffsetsError
 from tandemlog.spark.cluster.live_options import Strategy
-from tandemlog.spark.cluster.offsets import EARLIEST, LATEST, Offsets, Position, Queue
-from tandemlog.spark.cluster.offsets_resolve import (
+from tandemlog.spark.cluster.queue_offsets import EARLIEST, LATEST, Offsets, Position, Queue
+from tandemlog.spark.cluster.resolve_offsets import (
     Held,
     lost_messages,
     resolve_end,

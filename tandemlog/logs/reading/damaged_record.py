@@ -20,8 +20,8 @@ from tandemlog.format.constants import (
 from tandemlog.format.errors import FormatError
 from tandemlog.format.record.record import Record, decode_record
 
-from .bytes_at import LogBytes, read
 from .find_record import record_size_at
+from .log_bytes import LogBytes, read
 
 MAX_TRIED = 64 << 20
 

@@ -6,7 +6,7 @@ import pytest
 
 from fakes.log_builder import LogBuilder, varied
 from tandemlog.logs.job_errors import OnCorruption, OptionError
-from tandemlog.logs.reading import spans
+from tandemlog.logs.reading import log_spans
 from tandemlog.logs.reading.log_source import open_store
 from tandemlog.spark.segments.segment_options import View, parse_segment_options
 from tandemlog.spark.segments.segment_source import SegmentReader
@@ -84,7 +84,7 @@ def test_a_file_url_is_a_path(tmp_path: Path) -> None:
 def test_so_many_partitions_are_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     builder = varied(LogBuilder(tmp_path / "store", 16384))
     builder.write()
-    monkeypatch.setattr(spans, "LEAST_BYTES", 1_000)
+    monkeypatch.setattr(log_spans, "LEAST_BYTES", 1_000)
     given = {"path": str(builder.store)}
     for count in (1, 3, 7):
         options = parse_segment_options(given | {"minPartitions": str(count)})

@@ -22,9 +22,9 @@ from tandemlog.logs.view_columns import Columns, arrow_schema
 from tandemlog.spark.cluster.cluster_errors import ClusterError, DataLossError
 from tandemlog.spark.cluster.live_cluster import Cluster
 from tandemlog.spark.cluster.live_options import ClusterOptions, ReadOptions, Selection
-from tandemlog.spark.cluster.offsets_resolve import NOTHING
-from tandemlog.spark.live.pull import decode, read_spans
-from tandemlog.spark.live.schema import LIVE
+from tandemlog.spark.cluster.resolve_offsets import NOTHING
+from tandemlog.spark.live.live_schema import LIVE
+from tandemlog.spark.live.partition_read import decode, read_spans
 from tandemlog.sync.loop_thread import LoopThread
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tandemlog.consume.spans import QueueSpan
 from tandemlog.spark.cluster.live_options import Partitioning
-from tandemlog.spark.live.plan import ANY_NUMBER, QUEUES, SMALL, plan
+from tandemlog.spark.live.partition_plan import ANY_NUMBER, QUEUES, SMALL, plan
 
 SPANS = st.lists(st.integers(1, 200_000), min_size=1, max_size=12).map(
     lambda counts: [QueueSpan("t", number, 3, 3 + count) for number, count in enumerate(counts)]

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandemlog.logs.reading.log_files import LogFile, LogFiles
-from tandemlog.logs.reading.spans import MOST_PIECES, grouped, pieces_wanted, split
+from tandemlog.logs.reading.log_spans import MOST_PIECES, grouped, pieces_wanted, split
 
 
 def files(count: int, size: int) -> LogFiles:

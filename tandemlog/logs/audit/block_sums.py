@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from tandemlog.format.fast_crc import crc32
 
-from ..reading.bytes_at import read
+from ..reading.log_bytes import read
 from ..reading.log_source import LogSource
-from ..reading.spans import Span
+from ..reading.log_spans import Span
 
 BLOCK_BYTES = 1 << 20
 

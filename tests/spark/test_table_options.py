@@ -16,7 +16,7 @@ from tandemlog import Producer
 from tandemlog.logs.job_errors import OptionError
 from tandemlog.spark.live.live_source import LiveDataSource
 from tandemlog.spark.segments.segment_source import SegmentDataSource
-from tandemlog.spark.tables import (
+from tandemlog.spark.table_options import (
     given_to_table,
     is_new_table,
     options_of_read,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandemlog.consume.spans import QueueSpan
-from tandemlog.spark.cluster.offsets import (
+from tandemlog.spark.cluster.queue_offsets import (
     from_json,
     parse_assignment,
     parse_offsets,

@@ -18,12 +18,12 @@ from tandemlog.format.columns.resync import HEAD_SIZE, stored_offset
 from tandemlog.format.columns.walk import StopReason, walk
 from tandemlog.format.record.record import Record
 
-from .bytes_at import LocalLog, read
-from .describe import lenient_record
+from .damaged_record import lenient_record
 from .find_record import next_record, record_at
+from .log_bytes import LocalLog, read
 from .log_files import LogFile, LogFiles
+from .log_spans import Span
 from .span_scan import DamagedPiece, SpanScan
-from .spans import Span
 
 _LAST_RECORDS = 64
 _HEAD = 4096

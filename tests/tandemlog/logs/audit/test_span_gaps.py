@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from tandemlog.logs.audit.span_gaps import Gap, StaleSpan, chain_faults
+from tandemlog.logs.reading.log_spans import Span
 from tandemlog.logs.reading.span_scan import Ending
-from tandemlog.logs.reading.spans import Span
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The columns of schema.py in Spark's own types: what a source tells Spark, and is asked for."""
+"""The columns of view_columns.py as Spark types: what a source tells Spark, and is asked for."""
 
 from pyspark.sql.types import (
     BinaryType,

@@ -2,7 +2,7 @@
 
     DIR/manifest.json                            what the log was, and which parts there are
     DIR/messages/topic=T/day=YYYY-MM-DD/*.parquet   a row a record, every field    (for queries),
-                                                 few files of about one size (merge.py)
+                                                 few files of about one size (parquet_merge.py)
     DIR/raw/part-<first offset>.parquet          a row a record, its bytes      (for restore)
     DIR/files/...                                the store's small files: config, checkpoint, epochs
 

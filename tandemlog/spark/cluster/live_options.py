@@ -56,7 +56,7 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """How many tasks read: see offsets_plan."""
+    """How many tasks read: see partition_plan.py."""
 
     min_partitions: int | None = None
     max_partitions: int | None = None

@@ -6,7 +6,7 @@
     df.writeStream.format("tandemlog")      a stream     writer.py
 
 Options and schema are checked here, in the driver, before any task starts. The options of a table
-come with its schema (tables.py).
+come with its schema (table_options.py).
 """
 # Methods have the names that Spark calls.
 # ruff: noqa: N802
@@ -143,7 +143,7 @@ class LiveDataSource(DataSource):
             raise PipelineError(fault)
         if set(self.options) <= {"checkpointlocation", "queryname"}:
             raise OptionError(f"no options are given. {NOT_HANDED_OVER}")
-        options = write_options(self.options, stream=True)  # never a table's: see tables.py
+        options = write_options(self.options, stream=True)  # never a table's: see table_options.py
         _check_guarantee(options)
         check_sink_schema(schema, options.topic)
         check_topic(options)

@@ -38,7 +38,7 @@ NAME = "tandemlog_segments"
 
 
 class SegmentDataSource(DataSource):
-    """See the module; options are those of options.SegmentOptions, in camel case."""
+    """See the module; options are the fields of SegmentOptions, in camel case."""
 
     @classmethod
     def name(cls) -> str:

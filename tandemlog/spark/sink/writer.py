@@ -1,7 +1,7 @@
 """format("tandemlog") as a sink: the driver's and the task's side of a write.
 
     driver   schema, options and topic are checked, a job gets its id
-    task     rows (sink_input) ──▶ chunks (sink_chunks) ──▶ columns (sink_columns)
+    task     rows ──▶ chunks (sink_chunks) ──▶ columns (sink_columns)
                  ──▶ requests (sink_sender)
     driver   commit: notes what was written; abort: what was written stays
 

@@ -35,7 +35,7 @@ from rich.table import Table
 
 import tandemlog
 from tandemlog import Message, ProducerOptions, ReadFrom
-from tandemlog.consume.received import messages_of
+from tandemlog.consume.received.received_batch import messages_of
 from tandemlog.errors import NoNodeError, TandemlogError
 from tandemlog.v1 import broker_pb2, broker_pb2_grpc
 from tandemlog_server.cli.local.local_cluster import LocalCluster, NodeProcess, Wishes, plan_cluster

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from .cluster.topology import NodeInfo, ReadFrom, Topology
     from .consume.consumer import AsyncConsumer
     from .consume.follow_options import FollowOptions
-    from .consume.group_admin import GroupDescription, GroupMember, OffsetChange
-    from .consume.lag import QueueLag
-    from .consume.positions import COMMITTED, EARLIEST, LATEST, QueueRange
-    from .consume.received import ReceivedBatch
-    from .consume.received_message import ReceivedMessage
+    from .consume.group.group_admin import GroupDescription, GroupMember, OffsetChange
+    from .consume.reading.positions import COMMITTED, EARLIEST, LATEST, QueueRange
+    from .consume.reading.queue_lag import QueueLag
+    from .consume.received.received_batch import ReceivedBatch
+    from .consume.received.received_message import ReceivedMessage
     from .consume.statistics import ConsumerStatistics
     from .consume.stream import AsyncStream
     from .errors import TandemlogError
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from .produce.producer import AsyncProducer
     from .sync.generated.admin import Admin
     from .sync.generated.consumer import Consumer
-    from .sync.producer import Producer
+    from .sync.sync_producer import Producer
     from .sync.sync_stream import Stream
     from .telemetry.measures import Percentiles
     from .telemetry.producing import ProducerStatistics
@@ -108,21 +108,21 @@ _MODULES = {
     "consume.stream": ("AsyncStream",),
     "errors": ("TandemlogError",),
     "consume.follow_options": ("FollowOptions",),
-    "consume.group_admin": ("GroupDescription", "GroupMember", "OffsetChange"),
-    "consume.lag": ("QueueLag",),
+    "consume.group.group_admin": ("GroupDescription", "GroupMember", "OffsetChange"),
+    "consume.reading.queue_lag": ("QueueLag",),
     "cluster.histories": ("PositionCheck",),
     "format.files.log_history": ("LogHistory",),
     "hooks": ("ClientHook",),
     "message": ("Message", "SendManyResult", "SendResult"),
-    "consume.positions": ("COMMITTED", "EARLIEST", "LATEST", "QueueRange"),
+    "consume.reading.positions": ("COMMITTED", "EARLIEST", "LATEST", "QueueRange"),
     "produce.producer": ("AsyncProducer",),
     "produce.options": ("ProducerOptions",),
-    "consume.received": ("ReceivedBatch",),
-    "consume.received_message": ("ReceivedMessage",),
+    "consume.received.received_batch": ("ReceivedBatch",),
+    "consume.received.received_message": ("ReceivedMessage",),
     "produce.futures": ("SendFuture",),
     "sync.generated.admin": ("Admin",),
     "sync.generated.consumer": ("Consumer",),
-    "sync.producer": ("Producer",),
+    "sync.sync_producer": ("Producer",),
     "sync.sync_stream": ("Stream",),
     "cluster.profiles": ("Profile", "load_profile"),
     "telemetry.measures": ("Percentiles",),

@@ -31,12 +31,12 @@ from .cluster.paging import every_page, pages_of_topics
 from .cluster.takeover import Takeover, takeover_of
 from .cluster.topology import ReadFrom, Topology
 from .cluster.unknown_topics import unknown_topics
-from .consume.group_admin import GroupAdmin, GroupDescription, OffsetChange
-from .consume.lag import QueueLag
-from .consume.positions import Positions, Queue, QueueRange, Start, in_ms, queues_of
-from .consume.reading import Reader
-from .consume.received import messages_of
-from .consume.received_message import ReceivedMessage
+from .consume.group.group_admin import GroupAdmin, GroupDescription, OffsetChange
+from .consume.reading.positions import Positions, Queue, QueueRange, Start, in_ms, queues_of
+from .consume.reading.queue_lag import QueueLag
+from .consume.reading.reader import Reader
+from .consume.received.received_batch import messages_of
+from .consume.received.received_message import ReceivedMessage
 from .errors import (
     BadRecordError,
     InvalidArgumentError,

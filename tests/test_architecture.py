@@ -213,9 +213,9 @@ PURE = (
     "storage/retention/retention.py",
     "tandemlog/cluster/belief.py",
     "tandemlog/cluster/topology.py",
-    "tandemlog/consume/doubts.py",
-    "tandemlog/consume/group_session.py",
-    "tandemlog/consume/spans.py",
+    "tandemlog/consume/reading/doubts.py",
+    "tandemlog/consume/group/group_session.py",
+    "tandemlog/consume/reading/span_progress.py",
     "tandemlog/produce/chain.py",
     "tandemlog/spark/live/admission.py",
 )

@@ -48,7 +48,7 @@ def test_synchronous_clients_are_current(tmp_path: Path) -> None:
 
 
 CLIENT = """
-from .consume.lag import QueueLag
+from .consume.reading.queue_lag import QueueLag
 
 class AsyncDesk:
     \"\"\"Answers.\"\"\"
@@ -81,7 +81,7 @@ def test_a_method_becomes_a_call_in_the_loop() -> None:
         ...
 """
     )
-    assert "from ...consume.lag import QueueLag" in text
+    assert "from ...consume.reading.queue_lag import QueueLag" in text
     assert "from ...desk import AsyncDesk" in text
     assert "class Desk(SyncClient[AsyncDesk]):" in text
     assert "super().__init__(AsyncDesk(name=name))" in text

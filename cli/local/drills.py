@@ -22,7 +22,7 @@ from tandemlog import Admin, Consumer
 from tandemlog.cluster.elections import ClusterChange
 from tandemlog.errors import NodeUnavailableError, TandemlogError
 from tandemlog.message import Message, SendResult
-from tandemlog.sync.producer import Producer
+from tandemlog.sync.sync_producer import Producer
 from tandemlog.transport.security import Security
 
 from .local_cluster import ClusterError, LocalCluster, NodeProcess

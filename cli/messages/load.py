@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.consume.received import ReceivedBatch
+from tandemlog.consume.received.received_batch import ReceivedBatch
 from tandemlog.consume.stream import AsyncStream
 from tandemlog.errors import TandemlogError
 from tandemlog.message import Message, SendResult

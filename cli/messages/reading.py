@@ -16,9 +16,9 @@ import numpy as np
 from tandemlog.admin import AsyncAdmin
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.consume.follow_options import FollowOptions
-from tandemlog.consume.positions import Queue, QueueRange, Start
-from tandemlog.consume.received import ReceivedBatch
-from tandemlog.consume.received_message import ReceivedMessage
+from tandemlog.consume.reading.positions import Queue, QueueRange, Start
+from tandemlog.consume.received.received_batch import ReceivedBatch
+from tandemlog.consume.received.received_message import ReceivedMessage
 from tandemlog.consume.stream import AsyncStream
 from tandemlog.errors import UnknownQueueError
 

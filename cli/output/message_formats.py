@@ -19,7 +19,7 @@ from .tables import StreamedTable, write_lines
 from .templates import looks_like_a_template, template
 
 if TYPE_CHECKING:
-    from tandemlog.consume.received_message import ReceivedMessage
+    from tandemlog.consume.received.received_message import ReceivedMessage
 
 NAMES = ("table", "jsonl", "raw", "text", "json")
 TABLE_WIDTHS = {

@@ -3,7 +3,7 @@
 import base64
 from typing import Any
 
-from tandemlog.consume.received_message import ReceivedMessage
+from tandemlog.consume.received.received_message import ReceivedMessage
 from tandemlog_server.storage.tools.dump import message_row
 
 MESSAGE_COLUMNS = (

@@ -21,7 +21,7 @@ from tandemlog.produce.framing import is_reserved
 from .tables import date_text
 
 if TYPE_CHECKING:
-    from tandemlog.consume.received_message import ReceivedMessage
+    from tandemlog.consume.received.received_message import ReceivedMessage
 
 Piece = Callable[["ReceivedMessage"], bytes]
 

@@ -23,8 +23,8 @@ from ..format.record.message_id import encode_offset_id
 from ..format.record.sys_flag import BORN_HOST_IPV6, STORE_HOST_IPV6
 from .dates import are_dates
 from .plain_arrays import numbers, strings
-from .property_columns import PropertyTable
 from .property_map import property_map
+from .property_table import PropertyTable
 from .text_columns import fixed_text, repeated_text, sliced
 
 _PAIRS = 4

@@ -32,7 +32,7 @@ def decoded(
     *,
     verify_crc: bool = True,
 ) -> pa.RecordBatch:
-    """The columns of `schema` (message_columns.py) of the records in `data`. Raises
+    """The columns of `schema` (arrow_columns.py) of the records in `data`. Raises
     BadRecordError for bytes that are not a record, for a body that is not the one that was sent
     (only with `verify_crc`), and for one that cannot be decompressed."""
     if not headers.well_formed.all():

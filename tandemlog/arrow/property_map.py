@@ -15,7 +15,7 @@ from ..format.columns.property_segments import PropertySegments
 from ..format.constants import PRODUCER_MARK
 from ..format.record.properties import decode_properties
 from .plain_arrays import numbers, strings
-from .property_columns import PropertyTable
+from .property_table import PropertyTable
 from .text_columns import sliced_text, tiled_text
 from .types import STRING_MAP
 

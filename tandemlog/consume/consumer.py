@@ -30,16 +30,25 @@ from ..format.record.tags import parse_tags, tag_hashes
 from ..telemetry.measures import Percentiles
 from ..transport.security import Security
 from ..v1 import admin_pb2
-from .columns import schema_of
-from .fetching import Fetcher
 from .follow_options import FollowOptions
-from .follower import Callbacks, Follower, OnCommitError, OnQueues
-from .lag import Lags
-from .membership import Membership
-from .positions import COMMITTED, EARLIEST, LATEST, Positions, Queue, QueueRange, Start, queues_of
-from .pulls import pull
-from .reading import Reader
-from .received import ReceivedBatch
+from .following.fetcher import Fetcher
+from .following.follower import Callbacks, Follower, OnCommitError, OnQueues
+from .group.membership import Membership
+from .reading.positions import (
+    COMMITTED,
+    EARLIEST,
+    LATEST,
+    Positions,
+    Queue,
+    QueueRange,
+    Start,
+    queues_of,
+)
+from .reading.pulls import pull
+from .reading.queue_lag import Lags
+from .reading.reader import Reader
+from .received.lazy_arrow import schema_of
+from .received.received_batch import ReceivedBatch
 from .scan import AsyncScan
 from .statistics import ConsumerStatistics, together, totals_of
 from .stream import AsyncStream

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..hooks import ClientHook, check_hooks
-from .positions import EARLIEST, LATEST
+from .reading.positions import EARLIEST, LATEST
 from .statistics import ConsumerStatistics
 
 

@@ -19,7 +19,7 @@ sees the other.
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 
-from .positions import Queue
+from .reading.positions import Queue
 
 
 class QueueProgress:

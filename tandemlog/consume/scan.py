@@ -12,13 +12,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Self
 
-from .columns import as_arrow, as_table
-from .received import ReceivedBatch
+from .received.lazy_arrow import as_arrow, as_table
+from .received.received_batch import ReceivedBatch
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from .follower import Follower
+    from .following.follower import Follower
 
 WINDOW: Final = 8 << 20
 """Bytes of records in one Arrow batch; more only if one response has more of a queue."""

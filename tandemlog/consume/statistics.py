@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 from ..telemetry.measures import Latencies, Percentiles, Rate
-from .lag import QueueLag, wall_clock_ms
-from .positions import Queue
-from .received import ReceivedBatch
+from .reading.positions import Queue
+from .reading.queue_lag import QueueLag, wall_clock_ms
+from .received.received_batch import ReceivedBatch
 
 
 @dataclass(frozen=True, slots=True)

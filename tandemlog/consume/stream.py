@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Collection, Iterator
 from typing import Self
 
 from ..forks import inherited, watch
-from .commits import Commit
-from .delivery_cursor import DeliveryCursor
-from .follower import Follower
-from .lag import QueueLag
-from .positions import Queue, Start
-from .received import ReceivedBatch
-from .received_message import ReceivedMessage
+from .following.delivery_cursor import DeliveryCursor
+from .following.follower import Follower
+from .group.commits import Commit
+from .reading.positions import Queue, Start
+from .reading.queue_lag import QueueLag
+from .received.received_batch import ReceivedBatch
+from .received.received_message import ReceivedMessage
 from .statistics import ConsumerStatistics
 
 

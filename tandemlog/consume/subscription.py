@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from ..errors import InvalidArgumentError
 from ..format.constants import is_system_topic
 from ..v1 import admin_pb2
-from .positions import Positions
+from .reading.positions import Positions
 
 Topics = str | re.Pattern[str] | Sequence[str | re.Pattern[str]]
 """A topic or a pattern, or several of them."""

@@ -17,13 +17,13 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from ..consume.columns import as_arrow
-from ..consume.commits import Commit
-from ..consume.delivery_cursor import DeliveryCursor
-from ..consume.lag import QueueLag
-from ..consume.positions import Queue, Start
-from ..consume.received import ReceivedBatch
-from ..consume.received_message import ReceivedMessage
+from ..consume.following.delivery_cursor import DeliveryCursor
+from ..consume.group.commits import Commit
+from ..consume.reading.positions import Queue, Start
+from ..consume.reading.queue_lag import QueueLag
+from ..consume.received.lazy_arrow import as_arrow
+from ..consume.received.received_batch import ReceivedBatch
+from ..consume.received.received_message import ReceivedMessage
 from ..consume.scan import AsyncScan
 from ..consume.statistics import ConsumerStatistics
 from ..consume.stream import AsyncStream
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ..consume.fetching import FetchedBatch
+    from ..consume.following.fetcher import FetchedBatch
 
 ResultT = TypeVar("ResultT")
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Self
 
-from ..consume.received_message import ReceivedMessage
+from ..consume.received.received_message import ReceivedMessage
 from .cluster import Cluster
 from .memory_files import MemoryFiles
 from .node_clock import NodeClock

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Final, Self
 
 from ..consume.consumer import AsyncConsumer
-from ..consume.positions import EARLIEST
-from ..consume.received_message import ReceivedMessage
+from ..consume.reading.positions import EARLIEST
+from ..consume.received.received_message import ReceivedMessage
 from ..sync.generated.admin import Admin
 from ..sync.loop_thread import LoopThread
 from .memory_files import ENDLESS, MemoryFiles

@@ -17,7 +17,7 @@ from helpers.elected_nodes import Account
 from helpers.running import wait_until
 from tandemlog.errors import TandemlogError
 from tandemlog.message import Message, SendResult
-from tandemlog.sync.producer import Producer
+from tandemlog.sync.sync_producer import Producer
 from tandemlog_server.cli.local.drills import TOPIC
 
 PACE_S = 0.005

@@ -15,7 +15,7 @@ from helpers.cli_node import (  # noqa: F401 - fixtures
 )
 from tandemlog import Consumer
 from tandemlog.message import Message
-from tandemlog.sync.producer import Producer
+from tandemlog.sync.sync_producer import Producer
 from tandemlog_server.cli.messages.load import HEAD, Load, Measured, heads_of
 from tandemlog_server.node.node import Node
 

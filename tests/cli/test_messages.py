@@ -24,7 +24,7 @@ from tandemlog import Consumer
 from tandemlog.message import Message
 from tandemlog.produce.framing import is_reserved
 from tandemlog.produce.options import ProducerOptions
-from tandemlog.sync.producer import Producer
+from tandemlog.sync.sync_producer import Producer
 from tandemlog_server.node.node import Node
 
 numbers = count()

@@ -18,7 +18,7 @@ from tandemlog import Admin
 from tandemlog.errors import QueuesNotEmptyError
 from tandemlog.message import Message
 from tandemlog.produce.options import ProducerOptions
-from tandemlog.sync.producer import Producer
+from tandemlog.sync.sync_producer import Producer
 from tandemlog_server.node.node import Node
 
 DUMP_FIELDS = {

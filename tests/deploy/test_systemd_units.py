@@ -20,7 +20,7 @@ from helpers import needs
 from helpers.coordinators import EmbeddedProcess
 from helpers.running import ROOT, Running, wait_until
 from tandemlog import Admin
-from tandemlog.sync.producer import Producer
+from tandemlog.sync.sync_producer import Producer
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc
 
 UNITS = ROOT / "compose" / "systemd"

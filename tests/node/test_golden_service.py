@@ -17,7 +17,7 @@ from tandemlog_server.node.settings.config import NodeConfig
 from tandemlog_server.node.settings.sections import StoreSection
 
 if TYPE_CHECKING:
-    from tandemlog.consume.received_message import ReceivedMessage
+    from tandemlog.consume.received.received_message import ReceivedMessage
 
 pytestmark = pytest.mark.golden
 

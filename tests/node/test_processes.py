@@ -17,7 +17,7 @@ from tandemlog.cluster.connection import ConnectionOptions
 from tandemlog.errors import TandemlogError
 from tandemlog.message import Message
 from tandemlog.produce.options import ProducerOptions
-from tandemlog.sync.producer import Producer
+from tandemlog.sync.sync_producer import Producer
 
 pytestmark = pytest.mark.cluster
 

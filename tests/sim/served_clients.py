@@ -15,7 +15,7 @@ from sim.world_loop import WorldLoop
 from tandemlog.cluster.connection import Connection, ConnectionOptions
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.consume.follow_options import FollowOptions
-from tandemlog.consume.positions import Start
+from tandemlog.consume.reading.positions import Start
 from tandemlog.errors import TandemlogError
 from tandemlog.produce.accumulator import Accumulator
 from tandemlog.produce.chain import Numbers

@@ -22,8 +22,8 @@ from sim.served_scenes import (
     orphaned,
 )
 from tandemlog.cluster.topology import NodeInfo, Topology
-from tandemlog.consume.commits import Commits
-from tandemlog.consume.log_watch import LogWatch
+from tandemlog.consume.group.commits import Commits
+from tandemlog.consume.reading.log_watch import LogWatch
 from tandemlog.format.files.log_history import NO_CUT
 from tandemlog_server.node.error_status import not_sure
 from tandemlog_server.node.groups.offset_promises import OffsetPromises

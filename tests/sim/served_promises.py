@@ -17,7 +17,7 @@ from sim.ha_nodes import ViolationError
 from sim.served_clients import SESSION_S, Reader, put_batch
 from sim.served_node import Service
 from sim.served_store import TOPIC, Queue, ServedStore
-from tandemlog.consume.positions import EARLIEST
+from tandemlog.consume.reading.positions import EARLIEST
 from tandemlog.errors import InternalError, OutcomeUnknownError, TandemlogError
 from tandemlog.produce.put_batch import CallbackSink
 from tandemlog.v1 import broker_pb2

@@ -27,7 +27,7 @@ def in_world(world: ServedWorld, seed: int) -> Iterator[None]:
             "_new_node",
             lambda each, endpoint: ClientNode(endpoint, world.find, each.epochs),
         ),
-        patch("tandemlog.consume.membership._new_id", lambda: f"m{next(names):04}"),
+        patch("tandemlog.consume.group.membership._new_id", lambda: f"m{next(names):04}"),
     ):
         try:
             yield

@@ -15,7 +15,7 @@ from sim.ha_nodes import ViolationError
 from sim.served_clients import SESSION_S
 from sim.served_run import in_world
 from sim.served_world import ServedNode, ServedWorld, Siege
-from tandemlog.consume.positions import EARLIEST, LATEST
+from tandemlog.consume.reading.positions import EARLIEST, LATEST
 from tandemlog_server.ha.config import Replication
 from tandemlog_server.storage.config import FlushMode
 

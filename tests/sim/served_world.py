@@ -22,7 +22,7 @@ from sim.served_clients import Client, Producer, Reader
 from sim.served_node import Service
 from sim.served_promises import Promises
 from sim.served_store import QUEUES, ServedStore
-from tandemlog.consume.positions import EARLIEST, LATEST
+from tandemlog.consume.reading.positions import EARLIEST, LATEST
 from tandemlog.testing.memory_files import MemoryFiles
 from tandemlog.v1 import admin_pb2, common_pb2
 from tandemlog_server.ha.config import Replication

@@ -19,7 +19,7 @@ import tandemlog
 from tandemlog import tracing
 from tandemlog.admin import AsyncAdmin
 from tandemlog.consume.consumer import AsyncConsumer
-from tandemlog.consume.received import ReceivedBatch
+from tandemlog.consume.received.received_batch import ReceivedBatch
 from tandemlog.errors import InvalidArgumentError, InvalidMessageError
 from tandemlog.message import Message
 from tandemlog.produce.options import ProducerOptions

@@ -15,9 +15,9 @@ import typer
 
 from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.topology import ReadFrom
-from tandemlog.consume.group_admin import GroupDescription, OffsetChange
-from tandemlog.consume.lag import QueueLag
-from tandemlog.consume.positions import EARLIEST, LATEST, Queue, Start
+from tandemlog.consume.group.group_admin import GroupDescription, OffsetChange
+from tandemlog.consume.reading.positions import EARLIEST, LATEST, Queue, Start
+from tandemlog.consume.reading.queue_lag import QueueLag
 from tandemlog.errors import UnknownGroupError, UnknownQueueError
 
 from ...output.tables import Format, error_console, write_rows

@@ -26,7 +26,7 @@ from ...shared.options import (
 from ...shared.times import FORMS, parse_time_ms
 
 if TYPE_CHECKING:
-    from tandemlog.consume.positions import Queue
+    from tandemlog.consume.reading.positions import Queue
 
 app = new_app()
 

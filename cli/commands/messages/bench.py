@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from tandemlog.admin import DEFAULT_QUEUES, AsyncAdmin
 from tandemlog.cluster.topology import ReadFrom
 from tandemlog.consume.consumer import AsyncConsumer
-from tandemlog.consume.positions import EARLIEST, LATEST
+from tandemlog.consume.reading.positions import EARLIEST, LATEST
 from tandemlog.errors import TopicExistsError
 from tandemlog.memory import keep_freed_memory
 from tandemlog.produce.options import ProducerOptions

@@ -11,7 +11,7 @@ from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.topology import ReadFrom
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.consume.follow_options import FollowOptions
-from tandemlog.consume.positions import EARLIEST, LATEST, Queue, Start
+from tandemlog.consume.reading.positions import EARLIEST, LATEST, Queue, Start
 from tandemlog.consume.stream import AsyncStream
 from tandemlog.memory import keep_freed_memory
 

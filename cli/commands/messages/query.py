@@ -6,7 +6,7 @@ import typer
 
 from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.topology import ReadFrom
-from tandemlog.consume.received_message import ReceivedMessage
+from tandemlog.consume.received.received_message import ReceivedMessage
 
 from ...output.message_rows import MESSAGE_COLUMNS, received_row, table_row
 from ...output.tables import Format, write_rows

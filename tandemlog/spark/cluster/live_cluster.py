@@ -15,10 +15,10 @@ from tandemlog.cluster.master_questions import MASTER_WAIT_MS, NO_MASTER, Master
 from tandemlog.cluster.node import Node
 from tandemlog.cluster.paging import in_parts, pages_of_topics
 from tandemlog.cluster.topology import ReadFrom
-from tandemlog.consume.positions import Positions, QueueRange, queues_of
-from tandemlog.consume.pulls import Place, pull
-from tandemlog.consume.reading import Reader
-from tandemlog.consume.received import ReceivedBatch
+from tandemlog.consume.reading.positions import Positions, QueueRange, queues_of
+from tandemlog.consume.reading.pulls import Place, pull
+from tandemlog.consume.reading.reader import Reader
+from tandemlog.consume.received.received_batch import ReceivedBatch
 from tandemlog.errors import (
     InvalidArgumentError,
     TandemlogError,

@@ -10,7 +10,7 @@ No clock and no network: what queues hold, and where a time falls, come as argum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tandemlog.consume.spans import QueueSpan
+from tandemlog.consume.reading.span_progress import QueueSpan
 
 from .cluster_errors import DataLossError, OffsetsError
 from .live_options import Strategy

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from tandemlog.consume.spans import QueueSpan
+from tandemlog.consume.reading.span_progress import QueueSpan
 from tandemlog.logs.view_columns import Columns
 
 from ..cluster.cluster_errors import DataLossError

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final
 
-from tandemlog.consume.spans import QueueSpan
+from tandemlog.consume.reading.span_progress import QueueSpan
 
 from ..cluster.live_options import Partitioning
 

@@ -3,7 +3,7 @@
     loop's thread    read k+1  ........ read k+2 ........
     task's thread    decode k, hand over   decode k+1 ...
 
-The next messages are read while the last ones are decoded (consume/span_reader.py). If a node
+The next messages are read while the last ones are decoded (reading/span_reader.py). If a node
 fails, is behind or has a damaged message, others are asked; the task gives up after pullTimeoutMs
 without a message. Each partition begins with another node.
 """
@@ -18,11 +18,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from tandemlog.arrow.received_arrow import columns_of
-from tandemlog.consume.positions import Positions
-from tandemlog.consume.reading import Reader
-from tandemlog.consume.received import ReceivedBatch
-from tandemlog.consume.span_reader import SpanOptions, SpanReader
-from tandemlog.consume.spans import QueueSpan
+from tandemlog.consume.reading.positions import Positions
+from tandemlog.consume.reading.reader import Reader
+from tandemlog.consume.reading.span_progress import QueueSpan
+from tandemlog.consume.reading.span_reader import SpanOptions, SpanReader
+from tandemlog.consume.received.received_batch import ReceivedBatch
 from tandemlog.errors import TandemlogError
 from tandemlog.format.files.log_history import LogHistory
 from tandemlog.format.record.tags import parse_tags
@@ -96,7 +96,7 @@ def decode(batch: ReceivedBatch, columns: Columns) -> pa.RecordBatch:
     """The records of a pull as the given columns of schema.MESSAGES, bodies as their producers gave
     them. Raises BadRecordError naming queue and offset for a
     record that cannot be decoded, or a body that cannot be decompressed. The CRCs were checked
-    before (consume/spans.py)."""
+    before (consume/reading/span_progress.py)."""
     return columns_of([batch], arrow_schema(columns), verify_crc=False)
 
 

@@ -12,10 +12,10 @@ from ...cluster.elections import Changed, ClusterChange, Coordination, History
 from ...cluster.node_details import NodeConnection, NodeSetting, SettingChange
 from ...cluster.takeover import Takeover
 from ...cluster.topology import ReadFrom, Topology
-from ...consume.group_admin import GroupDescription, OffsetChange
-from ...consume.lag import QueueLag
-from ...consume.positions import Queue, QueueRange, Start
-from ...consume.received_message import ReceivedMessage
+from ...consume.group.group_admin import GroupDescription, OffsetChange
+from ...consume.reading.positions import Queue, QueueRange, Start
+from ...consume.reading.queue_lag import QueueLag
+from ...consume.received.received_message import ReceivedMessage
 from ...transport.security import Security
 from ..loop_thread import SyncClient
 

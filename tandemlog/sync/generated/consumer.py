@@ -11,9 +11,9 @@ from ...cluster.histories import PositionCheck
 from ...cluster.topology import ReadFrom
 from ...consume.consumer import AsyncConsumer
 from ...consume.follow_options import FollowOptions
-from ...consume.follower import OnCommitError, OnQueues
-from ...consume.positions import EARLIEST, LATEST, Queue, QueueRange, Start
-from ...consume.received import ReceivedBatch
+from ...consume.following.follower import OnCommitError, OnQueues
+from ...consume.reading.positions import EARLIEST, LATEST, Queue, QueueRange, Start
+from ...consume.received.received_batch import ReceivedBatch
 from ...consume.statistics import ConsumerStatistics
 from ...consume.subscription import Topics
 from ...format.files.log_history import LogHistory

@@ -17,7 +17,7 @@ from tandemlog import AsyncAdmin, ReceivedMessage, errors
 from tandemlog.cluster.connection import ConnectionOptions
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.consume.follow_options import FollowOptions
-from tandemlog.consume.membership import Membership
+from tandemlog.consume.group.membership import Membership
 from tandemlog.consume.stream import AsyncStream
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer

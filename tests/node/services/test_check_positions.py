@@ -9,7 +9,7 @@ import pytest
 
 from tandemlog.admin import AsyncAdmin
 from tandemlog.consume.consumer import AsyncConsumer
-from tandemlog.consume.positions import Queue
+from tandemlog.consume.reading.positions import Queue
 from tandemlog.errors import UnknownTopicError
 from tandemlog.format.files.log_history import LogHistory
 from tandemlog.message import Message

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandemlog.consume.spans import QueueSpan
+from tandemlog.consume.reading.span_progress import QueueSpan
 from tandemlog.spark.cluster.queue_offsets import (
     from_json,
     parse_assignment,

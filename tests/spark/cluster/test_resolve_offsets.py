@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tandemlog.consume.spans import QueueSpan
+from tandemlog.consume.reading.span_progress import QueueSpan
 from tandemlog.spark.cluster.cluster_errors import DataLossError, OffsetsError
 from tandemlog.spark.cluster.live_options import Strategy
 from tandemlog.spark.cluster.queue_offsets import EARLIEST, LATEST, Offsets, Position, Queue

@@ -10,7 +10,7 @@ import pytest
 from fakes.secured_node import running, settings
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.consume.follow_options import FollowOptions
-from tandemlog.consume.spans import QueueSpan
+from tandemlog.consume.reading.span_progress import QueueSpan
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
 from tandemlog.spark.cluster.live_cluster import Cluster

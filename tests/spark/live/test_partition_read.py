@@ -13,8 +13,8 @@ from fakes.fake_broker import ThreadedCluster, running_cluster
 from fakes.live_topics import cluster_options, produce
 from tandemlog import Producer, ProducerOptions
 from tandemlog.cluster.topology import ReadFrom
-from tandemlog.consume.received import ReceivedBatch
-from tandemlog.consume.spans import QueueSpan
+from tandemlog.consume.reading.span_progress import QueueSpan
+from tandemlog.consume.received.received_batch import ReceivedBatch
 from tandemlog.errors import BadRecordError
 from tandemlog.format.record.record import encode_record
 from tandemlog.format.record.sys_flag import ZLIB, with_compression
@@ -242,7 +242,7 @@ def test_stopping_early_leaves_nothing_behind(
         await asyncio.wait(tasks)
         return [task.cancelled() for task in tasks]
 
-    monkeypatch.setattr("tandemlog.consume.span_reader._LONG_POLL_MS", 60_000)
+    monkeypatch.setattr("tandemlog.consume.reading.span_reader._LONG_POLL_MS", 60_000)
     produce(running, "t", 0, texts(20))
     reading = read_spans(pulling(running, pull_bytes=1 << 20), LIVE, [QueueSpan("t", 0, 0, 100)])
     assert len(next(reading)) == 20

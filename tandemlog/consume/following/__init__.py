@@ -1,0 +1,1 @@
+"""Following queues: what is fetched ahead of the caller, and what the caller has of it."""

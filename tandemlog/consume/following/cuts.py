@@ -1,0 +1,87 @@
+"""What becomes of a stream's queues in which the log was cut below what it has read.
+
+    delivered up to       9    three messages are lost
+    fetched up to        13    what waits in the buffer was not read: it is dropped
+    first behind the cut  6    the stream continues there
+
+Queues that are not read at this moment have places too: those of a member that were taken from it a
+moment ago, and those that it is to begin at.
+"""
+
+import logging
+from typing import Protocol
+
+from ...errors import LogCutError, TandemlogError
+from ..progress import Progress
+from ..reading.log_watch import Standing
+from ..reading.positions import Queue
+from ..statistics import ConsumerCounters
+from .fetcher import Fetcher
+
+logger = logging.getLogger(__name__)
+
+
+class Reading(Protocol):
+    """The stream."""
+
+    @property
+    def progress(self) -> Progress: ...
+
+    @property
+    def counters(self) -> ConsumerCounters: ...
+
+    def failed(self, error: TandemlogError) -> None:
+        """The reading ends with `error`."""
+
+    def interrupt(self) -> None:
+        """What the caller has in hand does not count any more."""
+
+
+class Cuts:
+    """See the module; one event loop. `former`: where queues were that are lost; `begins`: where a
+    group begins in queues without a committed offset."""
+
+    def __init__(self, of: Reading, fetcher: Fetcher, on_data_loss: str) -> None:
+        self._of = of
+        self._fetcher = fetcher
+        self._on_data_loss = on_data_loss
+        self.former: dict[Queue, int] = {}
+        self.begins: dict[Queue, int] = {}
+        fetcher.resting, fetcher.on_cut = self._resting, self._cut
+
+    def _resting(self) -> Standing:
+        progress = self._of.progress
+        others = {**self.begins, **self.former}
+        resting = {queue: (-1, offset) for queue, offset in others.items()}
+        for queue in progress.paused:
+            resting[queue] = progress.turn(queue), progress.position(queue)
+        return resting
+
+    def _cut(self, queue: Queue, first: int) -> None:
+        """What lies at or behind `first` is not in the log any more: reading continues there, and
+        what was not delivered yet is read again."""
+        progress, former = self._of.progress, self.former.pop(queue, None)
+        if queue in self.begins:
+            self.begins[queue] = min(self.begins[queue], first)
+        here = queue in progress.queues
+        position = progress.position(queue) if here else former or 0
+        lost = max(0, position - first)
+        self._of.counters.lost_messages += lost
+        text = (
+            f"{queue[0]}/{queue[1]}: {lost} messages that were read before {position} are not in "
+            "the log any more, other ones may have their offsets"
+        )
+        if lost and self._on_data_loss == "error":
+            self._fetcher.drop([queue])
+            self._of.failed(LogCutError(text, field="queue_offset", actual=position))
+            return
+        if lost:
+            logger.warning("messages are lost here, reading continues at %d: %s", first, text)
+        if not here:
+            return
+        offset = progress.cut(queue, first)
+        if queue in progress.paused or queue in progress.leaving:
+            self._fetcher.drop([queue])
+        else:
+            self._fetcher.begin({queue: offset}, progress.turn)
+        self._of.interrupt()

@@ -1,0 +1,380 @@
+"""Keeps long-polling several queues, many in one request, into a buffer ahead of the caller.
+
+    node ──Pull(positions), waits for the first message──▶ fetch task ──▶ buffer ──▶ follower
+                                                             ▲  stops at prefetch_bytes
+                                                             └─ a lane of queues, turned by one
+                                                                each time: none starves another
+
+A few lanes (parallel_pulls) share the queues while much comes: lanes.py.
+
+What an answer says of a queue, and what follows:
+
+    FOUND, NO_MATCHED_MESSAGE     continue at next_offset
+    at its end, or empty          wait
+    beyond its end                not yet: stay, and look elsewhere. Lost if the master says after
+                                  patience_ms that no node has it: then its log was cut
+    too small, being removed,     lost if all allowed nodes report it, including the master;
+    unreadable, a hole            `on_data_loss` says whether to continue or to raise
+
+Queues come and go while it reads. A pull that waits is cancelled when its lane gets a queue, or one
+that continues elsewhere; of an answer to a pull that was sent before, only the parts count whose
+queue still stands at the offset that was asked for.
+
+Which answers count, and whose, is in doubts.py. A fetcher survives any outage: it looks for
+another node as long as it is open. What is wrong with the request itself (no such topic, by the
+master's word) ends it with that error.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from itertools import islice
+
+from ...cluster.master_questions import NO_MASTER
+from ...cluster.node import Node
+from ...cluster.topology import ReadFrom
+from ...errors import (
+    BusyError,
+    OffsetOutOfRangeError,
+    ShuttingDownError,
+    TandemlogError,
+    UnknownQueueError,
+    UnknownTopicError,
+)
+from ...format.calls import MAX_POSITIONS
+from ...format.record.tags import tag_hashes
+from ..follow_options import FollowOptions
+from ..reading.doubts import Doubts, Kind, take
+from ..reading.log_watch import LogWatch, Standing
+from ..reading.positions import LATEST, Positions, Queue
+from ..reading.pulls import Place, Pulled, pull
+from ..reading.reader import Reader
+from ..received.received_batch import ReceivedBatch, sizes_of
+from ..statistics import ConsumerCounters
+from .lanes import Lane, Lanes
+
+logger = logging.getLogger(__name__)
+
+FetchedBatch = tuple[ReceivedBatch, int]
+"""A batch, and the turn of its queue in which it was read."""
+
+_PASSING = (*NO_MASTER, ShuttingDownError, BusyError)
+"""What a follower waits for, however long it takes."""
+
+
+class Fetcher:
+    """Reads what `begin` names into `buffer`, batches with the turn in which each was read (see
+    progress.py). `stops`: where each queue ends; None: nowhere. One event loop. `changed` is set
+    when there is something for the reader: batches, an end, a failure."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        positions: Positions,
+        options: FollowOptions,
+        *,
+        stops: Mapping[Queue, int] | None = None,
+        tags: frozenset[str] | None = None,
+        group: str | None = None,
+        lose_topics: bool = False,
+    ) -> None:
+        self._reader = reader
+        self._positions = positions
+        self._options = options
+        self.stops = dict(stops) if stops is not None else None
+        self._tags = tags
+        self._hashes = sorted(tag_hashes(tags) or ())
+        self._group = group
+        self._lose_topics = lose_topics
+        self._lanes = Lanes(options.parallel_pulls)
+        self.log = LogWatch(positions, self._standing, self._cut)
+        # of queues that are paused: see Follower, as for what becomes of a queue that is cut
+        self.resting: Callable[[], Standing] = dict
+        self.on_cut: Callable[[Queue, int], None] | None = None
+        self._fetched: dict[Queue, int] = {}
+        self._turns: dict[Queue, int] = {}
+        self.buffer: deque[FetchedBatch] = deque()
+        self._buffered = 0
+        self.changed = asyncio.Event()
+        self.counters = ConsumerCounters()
+        self._room = asyncio.Event()
+        self._doubts: Doubts[Queue] = Doubts()
+        self.failure: TandemlogError | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        # With tags a node waits for a message that matches: what ends must not wait for one.
+        self._wait_ms = 0 if stops is not None and tags is not None else options.wait_ms
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.changed.set()
+
+    def check_loop(self) -> None:
+        """Raises EventLoopError in another event loop than the client's."""
+        self._reader.connection.check_loop()
+
+    @property
+    def reads(self) -> bool:
+        """Whether there is a queue that has not come to its end."""
+        return self._lanes.busy
+
+    def begin(self, starts: Mapping[Queue, int], turn: Callable[[Queue], int]) -> None:
+        """Read these queues from these offsets on, also those that are read elsewhere now."""
+        self.drop(starts)
+        for queue, offset in starts.items():
+            self._fetched[queue] = offset
+            self._turns[queue] = turn(queue)
+        unfinished = [queue for queue in starts if not self._finished(queue)]
+        for lane in self._lanes.add(unfinished, len(self._fetched)):
+            task = asyncio.get_running_loop().create_task(self._fetch(lane), name="tandemlog-fetch")
+            self._tasks.append(task)
+        self.changed.set()
+
+    def drop(self, queues: Collection[Queue]) -> None:
+        """Read these no more; what was read of them is forgotten."""
+        gone = {queue for queue in queues if queue in self._fetched}
+        if not gone:
+            return
+        self._lanes.remove(gone)
+        for queue in gone:
+            del self._fetched[queue], self._turns[queue]
+            self._doubts.settle(queue)
+        kept = [each for each in self.buffer if (each[0].topic, each[0].queue_id) not in gone]
+        self.buffer = deque(kept)
+        self._buffered = sum(len(batch.records) for batch, _ in kept)
+        self._room.set()
+        self.changed.set()
+
+    def pop(self) -> FetchedBatch:
+        """The oldest batch of the buffer."""
+        fetched = self.buffer.popleft()
+        self._buffered -= len(fetched[0].records)
+        self._room.set()
+        return fetched
+
+    async def _fetch(self, lane: Lane) -> None:
+        try:
+            while True:
+                while not lane.queues:
+                    lane.filled.clear()
+                    await lane.filled.wait()
+                while self._buffered >= self._options.prefetch_bytes:
+                    self._room.clear()
+                    await self._room.wait()
+                if lane.queues:
+                    await self._fetch_once(lane)
+        except TandemlogError as error:
+            self.failure = error
+        except Exception as error:
+            logger.exception("a follower failed")
+            self.failure = TandemlogError(f"the client failed: {error!r}")
+        finally:
+            self.changed.set()
+
+    async def _fetch_once(self, lane: Lane) -> None:
+        lane.queues.rotate(-1)
+        queues = tuple(islice(lane.queues, MAX_POSITIONS))  # more of them turn
+        offsets = [self._fetched[queue] for queue in queues]
+        turns = [self._turns[queue] for queue in queues]
+        asked: list[Node] = []
+        begun = self.counters.begin()
+        try:
+            pulled = await self._pull(lane, list(zip(queues, offsets, strict=True)), asked)
+        except _PASSING as error:
+            self.counters.retries += max(1, len(asked))
+            logger.warning("follower waits for a node: %s", error)
+            return
+        except (UnknownTopicError, UnknownQueueError) as error:
+            await self._unless_unknown_to_all(queues, error)
+            await self._somewhere_else(asked[-1], str(error))
+            return
+        if pulled is None:
+            return
+        try:
+            ends = await self.log.ends_of(pulled, filtered=self._tags is not None)
+        except TandemlogError as error:
+            if not error.retryable:
+                raise
+            logger.warning("follower waits for the master, to compare its positions: %s", error)
+            await asyncio.sleep(0.05)
+            return
+        if ends is None:
+            await self._somewhere_else(pulled.node, "its log is not the one that the master has")
+            return
+        self.counters.pulled(
+            begun,
+            [node.endpoint for node in asked],
+            messages=any(len(batch) for _, batch in pulled.parts),
+        )
+        doubtful = []
+        for index, batch in pulled.parts:
+            queue = queues[index]
+            stands = self._fetched.get(queue) == offsets[index]
+            if not stands or self._turns.get(queue) != turns[index]:
+                continue
+            if not self._take(queue, batch, pulled.node.endpoint, ends):
+                doubtful.append(queue)
+        self._lanes.remove(self._ended(lane))
+        if doubtful:
+            lane.small = 0
+        else:
+            self._lanes.answered(lane, pulled.size)
+        for queue in doubtful:
+            if queue in self._fetched:
+                await self._decide(queue)
+        self._lanes.remove(self._ended(lane))
+        self.changed.set()
+        if doubtful:
+            await self._somewhere_else(pulled.node, "it does not have the next messages")
+        else:
+            self._reader.hint(pulled.suggest_slave)
+
+    async def _pull(self, lane: Lane, places: Sequence[Place], asked: list[Node]) -> Pulled | None:
+        """The answer of the node that was `asked` last; None if the lane changed meanwhile."""
+
+        def ask(node: Node) -> Awaitable[Pulled]:
+            asked.append(node)
+            return pull(
+                node,
+                places,
+                self._reader.connection.options.request_timeout_ms,
+                max_messages=self._options.max_messages,
+                max_bytes=self._options.max_bytes,
+                tag_hashes=self._hashes,
+                wait_ms=self._wait_ms,
+                group=self._group or "",
+            )
+
+        lane.kicked = False
+        lane.pull = asyncio.get_running_loop().create_task(self._reader.ask(ask))
+        try:
+            return await lane.pull
+        except asyncio.CancelledError:
+            lane.pull.cancel()
+            task = asyncio.current_task()
+            if not lane.kicked or (task is not None and task.cancelling()):
+                raise
+            return None
+        finally:
+            lane.pull = None
+
+    async def _unless_unknown_to_all(
+        self, queues: Sequence[Queue], error: UnknownTopicError | UnknownQueueError
+    ) -> None:
+        """A slave may not have heard of a topic: raises `error` only if the master has not."""
+        try:
+            topics = await self._reader.connection.topics(sorted({topic for topic, _ in queues}))
+        except _PASSING as away:
+            logger.warning("follower waits for the master: %s, %s", error, away)
+            return
+        known = {topic.name: topic.read_queues for topic in topics}
+        unknown = [queue for queue in queues if queue[1] >= known.get(queue[0], 0)]
+        if unknown and not self._lose_topics:
+            raise error
+        if unknown:
+            logger.warning("topics were deleted, or lost queues: %s", unknown)
+            self.drop(unknown)
+
+    def _take(
+        self, queue: Queue, batch: ReceivedBatch, endpoint: str, ends: Mapping[Queue, int]
+    ) -> bool:
+        """One queue's part of an answer, which counts before its end in `ends`, if it has one
+        there; False if the node does not have what is next."""
+        self.counters.ends(queue, batch.max_offset)
+        found, said = take(
+            batch,
+            self._fetched[queue],
+            end=self.stops.get(queue) if self.stops is not None else None,
+            of_log=ends.get(queue),
+            filtered=self._tags is not None,
+        )
+        if said.kind is Kind.THERE or found is not None:
+            self._doubts.settle(queue)
+        if found is not None:
+            self._put(queue, found.only_tags(self._tags))
+        if said.kind is not Kind.THERE:
+            self._doubts.note(queue, endpoint, said, asyncio.get_running_loop().time())
+        return said.kind is Kind.THERE
+
+    def _put(self, queue: Queue, batch: ReceivedBatch) -> None:
+        self._fetched[queue] = batch.next_offset
+        self.buffer.append((batch, self._turns[queue]))
+        self._buffered += len(batch.records)
+
+    def _standing(self) -> Standing:
+        here = {queue: (self._turns[queue], offset) for queue, offset in self._fetched.items()}
+        return {**self.resting(), **here}
+
+    def _cut(self, queue: Queue, first: int) -> None:
+        """What was read at or behind `first` is not in the log any more."""
+        if self.on_cut is not None:
+            self.on_cut(queue, first)
+        elif queue in self._fetched:
+            self.begin({queue: first}, lambda each: self._turns[each] + 1)
+
+    def _ended(self, lane: Lane) -> set[Queue]:
+        if self.stops is None:
+            return set()
+        return {queue for queue in lane.queues if self._finished(queue)}
+
+    def _finished(self, queue: Queue) -> bool:
+        return self.stops is not None and self._fetched[queue] >= self.stops.get(queue, 0)
+
+    async def _decide(self, queue: Queue) -> None:
+        """Continues behind what is lost, if those who know say that it is; else leaves the queue
+        where it stands. Raises OffsetOutOfRangeError as `on_data_loss` says."""
+        now = asyncio.get_running_loop().time()
+        turn = self._turns[queue]
+        topology = await self._reader.connection.current_topology()
+        patient = self._doubts.seconds(queue, now) < self._options.patience_ms / 1e3
+        must_say = self._reader.order.who_must_say(topology, patient=patient)
+        if self._turns.get(queue) != turn:
+            return
+        gone = self._doubts.gone(queue, must_say)
+        if gone is not None:
+            self._lost(queue, gone.following, gone.min_offset, gone.max_offset)
+            return
+        if patient or not self._doubts.is_behind(queue):
+            return
+        try:
+            held = await self._positions.held_by_master([queue[0]])
+        except _PASSING:
+            held = None
+        except (UnknownTopicError, UnknownQueueError) as error:
+            await self._unless_unknown_to_all([queue], error)
+            return
+        if self._turns.get(queue) != turn:
+            return
+        self._doubts.again(queue, now)
+        if held is None:
+            logger.warning("%s/%d waits: no master can say whether messages are lost", *queue)
+            return
+        low, end = (held[queue].min_offset, held[queue].max_offset) if queue in held else (0, 0)
+        if self._fetched[queue] > end:
+            self._lost(queue, low, low, end)
+        elif self.stops is not None and self.stops.get(queue, 0) > end:
+            logger.warning("%s/%d ends at %d: what came behind it was cut", *queue, end)
+            self.stops[queue] = end
+
+    def _lost(self, queue: Queue, following: int, low: int, end: int) -> None:
+        """Messages that were to be read are in no node: continues elsewhere in the queue."""
+        offset = self._fetched[queue]
+        text = f"{queue[0]}/{queue[1]}: offset {offset} is not there, the queue holds {low}..{end}"
+        if self._options.on_data_loss == "error":
+            raise OffsetOutOfRangeError(text, field="queue_offset", actual=offset)
+        if self._options.on_data_loss == LATEST and not low <= offset < end:
+            following = end
+        logger.warning("messages are lost here, reading continues at %d: %s", following, text)
+        self.counters.lost_messages += max(0, following - offset)
+        self._doubts.settle(queue)
+        self._fetched[queue] = following
+        nothing = ReceivedBatch(*queue, "OFFSET_TOO_SMALL", following, low, end, b"", sizes_of(b""))
+        self.buffer.append((nothing, self._turns[queue]))
+
+    async def _somewhere_else(self, node: Node, reason: str) -> None:
+        """The node lacks something: another one may have it, else a short wait."""
+        if self._reader.order.read_from is not ReadFrom.MASTER:
+            self._reader.leave(node, reason)
+        await asyncio.sleep(0.05)

@@ -1,0 +1,1 @@
+"""Asking nodes for messages and positions, and checking what they answer."""

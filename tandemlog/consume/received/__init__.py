@@ -1,0 +1,1 @@
+"""What one pull or query brought: batches of records, and the messages in them."""

@@ -12,7 +12,7 @@ bounds every text of a response, wherever it comes from.
 
 An error that has been reported keeps no traceback. The frames of a traceback hold the request, and
 one of them often holds the error again (a future, a put in progress): then all of it would stay in
-memory until the garbage collector runs, which it does rarely (memory.py).
+memory until the garbage collector runs, which it does rarely (memory_at_rest.py).
 """
 
 import logging
@@ -39,7 +39,7 @@ from tandemlog_server.storage.errors import (
 from tandemlog_server.storage.metadata.topics import MetadataError
 from tandemlog_server.storage.reads.results import NoRecordError, TooManyEntriesError
 
-from .access.errors import DeniedError, NotKnownError, OverLimitError
+from .access.access_refusals import DeniedError, NotKnownError, OverLimitError
 
 logger = logging.getLogger(__name__)
 

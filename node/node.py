@@ -22,14 +22,14 @@ from tandemlog.v1 import common_pb2
 from tandemlog_server.storage.clock import duration
 from tandemlog_server.storage.message_store import MessageStore
 
-from .groups.coordinator import GroupCoordinator
+from .cluster_membership import Membership
+from .groups.group_coordinator import GroupCoordinator
 from .http.health import Health
-from .http.numbers import NodeCounters, NodeNumbers
-from .membership import Membership
+from .http.node_numbers import NodeCounters, NodeNumbers
 from .process.log_setup import set_level
 from .process.machine import Machine
 from .process.machine_bounds import byte_bound, connection_bounds, open_files
-from .process.memory import give_back_at_rest, machine_memory_bytes
+from .process.memory_at_rest import give_back_at_rest, machine_memory_bytes
 from .process.tasks import cancelled
 from .pulls.group_activity import GroupActivity
 from .pulls.known_queues import KnownQueues
@@ -38,8 +38,8 @@ from .pulls.pull_service import FAR_BEHIND_MEMORY_SHARE, PullLimits, PullService
 from .pulls.read_turns import ReadTurns
 from .pulls.segment_stream import SegmentStream
 from .puts.ack_stats import AckStats
-from .puts.append_pump import AppendPump, PumpLimits
 from .puts.confirm_waiters import ConfirmWaiters
+from .puts.put_pump import AppendPump, PumpLimits
 from .roles.following_roles import Takeover
 from .roles.rocketmq_serving import RocketmqServing
 from .roles.role import NodeRole
@@ -52,9 +52,9 @@ from .services.data_server import DataServer
 from .services.group_service import GroupService
 from .services.grpc_server import GrpcServer, data_methods, largest_put
 from .services.leadership import Leadership
-from .settings.config import AUTO, NodeConfig
-from .settings.endpoints import Endpoints, ListenError, choose_endpoints
 from .settings.host_port import split_endpoint
+from .settings.listen_endpoints import Endpoints, ListenError, choose_endpoints
+from .settings.node_config import AUTO, NodeConfig
 from .settings.running_settings import RunningSettings
 
 logger = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 
 from .node import Node
-from .process.memory import collect_rarely
+from .process.memory_at_rest import collect_rarely
 from .process.service_manager import said_ready
-from .settings.config import NodeConfig
+from .settings.node_config import NodeConfig
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tandemlog.cluster.topology import NodeInfo
 from tandemlog.transport.security import Security
 from tandemlog.transport.security_files import SecurityFiles
-from tandemlog_server.node.http.families import PREFIX
+from tandemlog_server.node.http.metric_families import PREFIX
 
 TRAFFIC = {
     "messages_in": "messages_in_total",

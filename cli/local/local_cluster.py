@@ -29,8 +29,8 @@ from urllib.request import HTTPSHandler, ProxyHandler, build_opener
 
 from tandemlog.format.words import counted
 from tandemlog.transport.security import Security
-from tandemlog_server.node.settings.config import ConfigError
-from tandemlog_server.node.settings.endpoints import usable
+from tandemlog_server.node.settings.listen_endpoints import usable
+from tandemlog_server.node.settings.node_config import ConfigError
 from tandemlog_server.storage.config import StoreConfig
 from tandemlog_server.storage.disk.real_files import RealFileSystem
 from tandemlog_server.storage.errors import StoreLockedError

@@ -16,8 +16,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tandemlog_server.node.settings.config import ConfigError
-from tandemlog_server.node.settings.endpoints import usable
+from tandemlog_server.node.settings.listen_endpoints import usable
+from tandemlog_server.node.settings.node_config import ConfigError
 
 from .process import with_package_path
 from .security import COORDINATOR, OPERATOR, LocalSecurity

@@ -21,6 +21,8 @@ from pathlib import Path
 import tomlkit
 
 from tandemlog.transport.security import Security
+from tandemlog_server.node.access.access_editing import Grant, edited
+from tandemlog_server.node.access.tokens import hash_of, new_token, write_secret
 from tandemlog_server.node.certs.authority import CertificateError
 from tandemlog_server.node.certs.description import read_certificate
 from tandemlog_server.node.certs.folder import (
@@ -31,9 +33,7 @@ from tandemlog_server.node.certs.folder import (
     make_authority,
     make_certificate,
 )
-from tandemlog_server.node.certs.names import Kind, Owner
-from tandemlog_server.node.tokens.access_editing import Grant, edited
-from tandemlog_server.node.tokens.secret import hash_of, new_token, write_secret
+from tandemlog_server.node.certs.owners import Kind, Owner
 
 FOLDER = "secure"
 OPERATOR = "operator"

@@ -1,1 +1,1 @@
-"""Who calls, and what it may do: pure decisions, without gRPC, HTTP or files."""
+"""Who calls, and what it may do; access_editing.py changes the access file."""

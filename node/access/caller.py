@@ -12,9 +12,9 @@ from typing import Protocol
 
 from tandemlog.format.words import quoted
 
-from .errors import denied
+from .access_refusals import denied
+from .caller_addresses import host_of
 from .identities import Identity, Right
-from .peers import host_of
 from .usage import Usage
 
 

@@ -18,10 +18,10 @@ from dataclasses import replace
 
 from tandemlog.format.words import quoted
 
-from .audit import Audit
+from .access_refusals import DeniedError, NotKnownError
+from .audit_log import Audit
 from .caller import Caller, Who
 from .certificates import names_in_der, names_in_pem
-from .errors import DeniedError, NotKnownError
 from .identities import (
     NO_LIMITS,
     Access,

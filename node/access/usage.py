@@ -17,7 +17,7 @@ Calls and bytes per second are token buckets:
 
 from collections.abc import Callable
 
-from .errors import OverLimitError
+from .access_refusals import OverLimitError
 from .identities import CallerLimits
 
 LONGEST_WAIT_S = 1.0

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from .names import Kind, Owner
+from .owners import Kind, Owner
 
 CLOCKS_DIFFER = datetime.timedelta(minutes=5)
 

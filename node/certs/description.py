@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509.oid import NameOID
 
 from .authority import CertificateError
-from .names import Owner, owner_of
+from .owners import Owner, owner_of
 
 
 def read_certificate(pem: bytes, what: str) -> x509.Certificate:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .authority import CertificateError, Pair, cluster_of, issue, new_authority, read_authority
-from .names import Owner
+from .owners import Owner
 
 AUTHORITY = "ca"
 SECRET = 0o600

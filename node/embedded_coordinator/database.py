@@ -3,8 +3,8 @@
     DIR/coordinator.db       WAL, synchronous=FULL: a commit that returned is on the disk
     DIR/coordinator.lock     locked while a process uses DIR, with its number
 
-Versions are rows as versions.py has them; leases their times to live. Each open counts the term up,
-so that a client tells a restart from a file that was put back.
+Versions are rows as key_versions.py has them, leases their times to live. Each open counts the term
+up, so that a client tells a restart from a file that was put back.
 """
 
 import fcntl
@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from .key_versions import Row
 from .state_machine import Changes, Saved
-from .versions import Row
 
 FILE = "coordinator.db"
 LOCK = "coordinator.lock"

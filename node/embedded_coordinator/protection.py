@@ -14,7 +14,7 @@ import grpc
 
 from ..access.certificates import names_in_pem
 from ..access.identities import CertificateNames
-from ..certs.names import Kind, owner_of
+from ..certs.owners import Kind, owner_of
 
 Credentials = Callable[[], grpc.ServerCredentials]
 REMEMBERED = 1_024

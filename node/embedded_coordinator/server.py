@@ -13,13 +13,13 @@ from grpc import aio
 from ..process.connection_census import ConnectionCensus
 from ..process.machine_bounds import open_files
 from ..process.service_manager import said_ready
-from ..settings.endpoints import ListenError, usable
 from ..settings.host_port import split_endpoint
+from ..settings.listen_endpoints import ListenError, usable
 from .database import Database, SqliteDatabase
+from .etcd_services import EtcdServices, tick_forever
 from .journal import Journal
 from .limits import Limits
 from .protection import Protection
-from .services import EtcdServices, tick_forever
 from .state_machine import Machine
 from .watch_stream import DurableRevision
 

@@ -19,7 +19,6 @@ from operator import attrgetter
 
 from tandemlog.v1 import coordinator_pb2 as pb
 
-from .checks import check_put, check_range, check_txn
 from .coordinator_refusals import (
     RefusedError,
     compacted,
@@ -30,9 +29,10 @@ from .coordinator_refusals import (
     no_lease,
     over,
 )
-from .leases import Leases
+from .key_versions import Row, Versions
+from .lease_table import Leases
 from .limits import Limits
-from .versions import Row, Versions
+from .request_checks import check_put, check_range, check_txn
 
 _SORTED_BY = {
     pb.RangeRequest.KEY: attrgetter("key"),

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from tandemlog.v1 import coordinator_pb2 as pb
 from tandemlog_server.storage.shares import Shares
 
-from .checks import check_watch
 from .coordinator_refusals import RefusedError, full
+from .key_versions import Row, in_range
+from .request_checks import check_watch
 from .state_machine import Machine, key_value
-from .versions import Row, in_range
 
 MESSAGE_BYTES = 1 << 20
 """A message ends with the revision that goes above it."""

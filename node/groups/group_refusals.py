@@ -8,11 +8,11 @@ from tandemlog.format.words import counted, quoted
 from tandemlog.v1 import common_pb2
 from tandemlog_server.storage.shares import WEIGHT, Shares
 
-from ..access.peers import host_of
+from ..access.caller_addresses import host_of
 from ..error_status import RequestRefusedError
 from ..settings.sections import GroupsSection
 from .assignor import Queue
-from .group import FencedInstanceError, FencedMemberError, Group, LateRequestError
+from .consumer_group import FencedInstanceError, FencedMemberError, Group, LateRequestError
 
 
 def refused(code: Any, message: str) -> RequestRefusedError:

@@ -12,7 +12,7 @@ import ssl
 
 from aiohttp import web
 
-from ..access.peers import oldest_of_busiest
+from ..access.caller_addresses import oldest_of_busiest
 from ..process.machine_bounds import ConnectionBounds
 from .tls_arrivals import TlsArrivals, host_of_transport
 

@@ -14,8 +14,8 @@ from typing import Any
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from ..access.access_refusals import NotKnownError
 from ..access.doorkeeper import Doorkeeper
-from ..access.errors import NotKnownError
 from .health import PATHS
 
 

@@ -23,7 +23,7 @@ from .bounded_site import BoundedSite
 from .gate import gate
 from .health import PATHS, BadQueryError, ElectionView, faults
 from .metrics import CONTENT_TYPE, Metrics
-from .numbers import Observed
+from .node_numbers import Observed
 
 
 class HttpServer:

@@ -3,8 +3,8 @@
     tandemlog_<name>{cluster="…",node="…", …}
 
 The store, the put path and the replication keep plain numbers; a scrape turns them into samples of
-the families in families.py. The text is made in a thread, since its length depends on how many
-topics and groups there are.
+the families in metric_families.py. The text is made in a thread, since its length depends on how
+many topics and groups there are.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,8 +23,8 @@ from tandemlog_server.ha.protocol.versions import VERSION
 
 from ..puts.ack_stats import AckStats
 from ..roles.elected_roles import ElectionNumbers
-from .families import COMMON_LABELS, FAMILIES, NOT_EXPORTED, SUMMARIES, Kind
-from .numbers import Histogram, NodeNumbers
+from .metric_families import COMMON_LABELS, FAMILIES, NOT_EXPORTED, SUMMARIES, Kind
+from .node_numbers import Histogram, NodeNumbers
 from .workload import WorkloadNumbers
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -173,7 +173,7 @@ def _counters(make: Families, values: Mapping[str, float]) -> Iterator[Metric]:
         if known in FAMILIES:
             yield make.one(known, value)
         elif name not in NOT_EXPORTED and not name.startswith(SUMMARIES):
-            raise KeyError(f"the number {name} has no family: add it to families.py")
+            raise KeyError(f"the number {name} has no family: add it to metric_families.py")
 
 
 class NodeCollector(Collector):

@@ -6,7 +6,7 @@ usage: python -m tandemlog_server.node.http.monitoring_docs > docs/monitoring.md
 import sys
 from collections.abc import Iterator
 
-from .families import COMMON_LABELS, SECTIONS, Family, Section
+from .metric_families import COMMON_LABELS, SECTIONS, Family, Section
 
 _HEAD = """# Monitoring
 
@@ -84,8 +84,8 @@ Counters count from the start of the process. Latencies are histograms with boun
 those of the process (`process_resident_memory_bytes`, `process_open_fds` and others) from the
 Prometheus library.
 
-This page is generated: change `node/http/families.py` (text above: `monitoring_docs.py`) and run
-`make docs`."""
+This page is generated: change `node/http/metric_families.py` (text above: `monitoring_docs.py`) and
+run `make docs`."""
 
 
 def monitoring_markdown() -> str:

@@ -15,7 +15,7 @@ import ssl
 from collections.abc import Callable
 from typing import cast
 
-from ..access.peers import oldest_of_busiest
+from ..access.caller_addresses import oldest_of_busiest
 
 HANDSHAKES = 256
 HANDSHAKE_S = 10.0

@@ -25,7 +25,7 @@ from typing import Protocol
 
 from tandemlog_server.storage.shares import Shares
 
-from ..access.peers import host_of, peer_of
+from ..access.caller_addresses import host_of, peer_of
 
 logger = logging.getLogger(__name__)
 

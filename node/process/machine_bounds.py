@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from tandemlog_server.storage.disk.file_pool import MOST_OPEN
 
-from .memory import machine_memory_bytes
+from .memory_at_rest import machine_memory_bytes
 
 LEAST_FILES = 256
 """With fewer no node starts: its libraries alone take a third of them."""

@@ -9,7 +9,7 @@ from tandemlog.memory import keep_freed_memory
 from tandemlog_server.storage.disk.spare_descriptors import SPARES as SPARE_DESCRIPTORS
 
 from .machine_bounds import SPARES, raise_open_files
-from .memory import share_one_arena
+from .memory_at_rest import share_one_arena
 
 SWITCH_INTERVAL_S = 0.0005
 _PR_SET_PDEATHSIG = 1

@@ -14,7 +14,7 @@ from tandemlog_server.ha.master.master import ReplicationMaster
 from tandemlog_server.rocketmq.serve.serving import BrokerServing
 
 from ..process.tasks import cancelled
-from ..settings.config import NodeConfig
+from ..settings.node_config import NodeConfig
 from ..settings.rocketmq_endpoints import choose_rocketmq_endpoints, serve_options
 
 logger = logging.getLogger(__name__)

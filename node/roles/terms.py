@@ -5,8 +5,9 @@
     follow   a ReplicationSlave of one master
     wait     neither: reads of what is confirmed
 
-Who decides which: the configuration (membership.py), an election (elected_roles.py), or a takeover
-(following_roles.py). Each ends what was before, by `wait`, then begins the next; one at a time.
+Who decides which: the configuration (cluster_membership.py), an election (elected_roles.py), or a
+takeover (following_roles.py). Each ends what was before, by `wait`, then begins the next; one at a
+time.
 
     end      a role without an epoch ▸ no stream of a slave begins ▸ slave brokers cut off ▸ the
              store takes no puts, its log is flushed ▸ streams and threads ended

@@ -6,9 +6,9 @@ import ssl
 from dataclasses import dataclass
 
 from ..access.certificates import CertificateError, check_authorities, check_pair
-from ..settings.config import ConfigError
-from .files import TlsFiles, read_file, utc_now
+from ..settings.node_config import ConfigError
 from .node_security import look_at
+from .security_loading import TlsFiles, read_file, utc_now
 from .served_tls import ServedTls
 from .watched_files import WatchedFiles
 

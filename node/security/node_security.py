@@ -17,8 +17,8 @@ from collections.abc import Callable
 
 from ..access.doorkeeper import Doorkeeper
 from ..access.identities import Access, CallerLimits
-from ..settings.config import ConfigError, NodeConfig
-from .files import Read, TlsFiles, load_access, load_tls, load_token, read_file, utc_now
+from ..settings.node_config import ConfigError, NodeConfig
+from .security_loading import Read, TlsFiles, load_access, load_tls, load_token, read_file, utc_now
 from .served_tls import ServedTls
 from .watched_files import Look, WatchedFiles
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import grpc
 
-from .files import TlsFiles
+from .security_loading import TlsFiles
 
 
 class ServedTls:

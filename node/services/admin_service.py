@@ -40,9 +40,9 @@ from ..pulls.pages import MAX_BYTES, NAME_PAGES, number_of_page, rows_after, sor
 from ..pulls.read_turns import ReadTurns
 from ..roles.following_roles import Takeover
 from ..roles.role import CurrentRole
-from ..settings.config import ConfigError, NodeConfig
+from ..settings.node_config import ConfigError, NodeConfig
 from ..settings.running_settings import RunningSettings, SettingRow
-from .elections import Elections, required
+from .election_service import Elections, required
 from .group_service import GroupService
 
 BUILD = common_pb2.Build(version=VERSION, features=sorted(FEATURES))

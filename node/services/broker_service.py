@@ -39,8 +39,8 @@ from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.queues.search import Boundary
 from tandemlog_server.storage.reads.results import FoundRecords
 
+from ..access.access_refusals import NotKnownError
 from ..access.caller import Caller
-from ..access.errors import NotKnownError
 from ..error_status import RequestRefusedError
 from ..pulls.known_queues import KnownQueues
 from ..pulls.pages import OFFSET_PAGES, number_of_page, rows_after
@@ -48,8 +48,8 @@ from ..pulls.pull_service import Parts, PullService
 from ..pulls.raw_messages import records_response
 from ..pulls.read_turns import ReadTurns
 from ..pulls.segment_stream import SegmentStream
-from ..puts.append_pump import AppendPump
-from ..puts.append_stream import AppendStream
+from ..puts.put_pump import AppendPump
+from ..puts.put_stream import AppendStream
 from .group_service import GroupService, check_count
 
 MAX_LOOKED_UP = 4_096  # records of one query; a quarter of a second

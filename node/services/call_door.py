@@ -33,10 +33,10 @@ from tandemlog.format.constants import Buffer
 from tandemlog.v1 import common_pb2
 from tandemlog_server.storage.shares import Shares
 
-from ..access.audit import OK
+from ..access.access_refusals import DeniedError, NotKnownError, OverLimitError
+from ..access.audit_log import OK
 from ..access.caller import Caller
 from ..access.doorkeeper import Doorkeeper, open_to_all
-from ..access.errors import DeniedError, NotKnownError, OverLimitError
 from ..error_status import Code, RequestRefusedError, error_of
 from ..pulls.pull_service import Parts
 from ..pulls.read_turns import ReadTurns

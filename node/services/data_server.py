@@ -20,12 +20,12 @@ from tandemlog.transport.data_frames import KEY_BYTES
 from tandemlog.transport.sockets import prepare
 from tandemlog_server.storage.shares import Shares
 
+from ..access.caller_addresses import host_of, peer_of
 from ..access.doorkeeper import Doorkeeper
-from ..access.peers import host_of, peer_of
 from ..process.machine_bounds import DATA_CONNECTIONS
 from ..process.tasks import cancelled
-from ..settings.endpoints import ListenError
 from ..settings.host_port import split_endpoint
+from ..settings.listen_endpoints import ListenError
 from .data_session import FRAME_BYTES, DataMethods, DataSession
 from .frame_budget import FrameBudget
 

@@ -42,9 +42,9 @@ from tandemlog.transport.data_frames import (
 )
 from tandemlog.transport.sockets import send_parts
 
+from ..access.access_refusals import NotKnownError
+from ..access.caller_addresses import host_of
 from ..access.doorkeeper import NO_PROOF, Doorkeeper
-from ..access.errors import NotKnownError
-from ..access.peers import host_of
 from .call_door import Served, ServedStream
 from .frame_budget import COUNTED_BYTES, FrameBudget
 

@@ -1,7 +1,7 @@
 """Consumer groups over gRPC: heartbeats of members, commits of offsets, and what administers them.
 
 Commits come from members, which may commit what they own, and from readers without a membership,
-which may commit what no member owns (node/groups/coordinator.py).
+which may commit what no member owns (node/groups/group_coordinator.py).
 
 Offsets are saved every few seconds: one that is lost makes messages come again. A group's first
 offset in a queue, and one that moves back, is saved at once and answered once the in-sync set has
@@ -21,7 +21,7 @@ from tandemlog_server.storage.message_store import MessageStore
 
 from ..access.caller import Caller
 from ..error_status import RequestRefusedError
-from ..groups.coordinator import GroupCoordinator
+from ..groups.group_coordinator import GroupCoordinator
 from ..groups.offset_promises import OffsetPromises
 from ..pulls.group_activity import GroupActivity
 from ..pulls.known_queues import KnownQueues

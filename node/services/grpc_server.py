@@ -26,8 +26,8 @@ from ..process.connection_census import ConnectionCensus
 from ..process.machine_bounds import GRPC_CONNECTIONS
 from ..process.tasks import cancelled
 from ..security.served_tls import ServedTls
-from ..settings.endpoints import ListenError
 from ..settings.host_port import split_endpoint
+from ..settings.listen_endpoints import ListenError
 from .admin_service import AdminService
 from .broker_service import BrokerService
 from .call_door import CallDoor, Handler

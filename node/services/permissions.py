@@ -16,8 +16,8 @@ from google.protobuf.message import Message
 
 from tandemlog.format.words import shortened
 
+from ..access.access_refusals import denied
 from ..access.caller import Caller
-from ..access.errors import denied
 from ..access.identities import Right
 
 Check: TypeAlias = Callable[[Caller, Any], None]
@@ -98,7 +98,7 @@ ADMINISTRATOR = Rule("admin", _admin, audited=True)
 WHOLE_LOG = Rule("read of *", _reads_all)
 
 RULES: Mapping[str, Rule] = {
-    # its requests are checked one by one, by the table of each (append_pump.py)
+    # its requests are checked one by one, by the table of each (put_pump.py)
     f"{BROKER}/Append": Rule("write of each topic", _any),
     f"{BROKER}/Pull": Rule("read of each topic, consume of the group", _pull, waits=True),
     f"{BROKER}/QueueRanges": Rule(

@@ -6,9 +6,9 @@ from typing import Any, cast
 from tandemlog_server.ha.protocol.proof import NodeProof, Prove, ProvenCall
 from tandemlog_server.ha.protocol.replication_service import METHOD, Context
 
+from ..access.access_refusals import NotKnownError
 from ..access.caller import Who
 from ..access.doorkeeper import Doorkeeper
-from ..access.errors import NotKnownError
 from .call_door import proofs_of
 from .strangers import refuse
 

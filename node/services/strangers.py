@@ -17,8 +17,8 @@ from typing import Any, cast
 import grpc
 from grpc import aio
 
+from ..access.access_refusals import NotKnownError
 from ..access.doorkeeper import Doorkeeper
-from ..access.errors import NotKnownError
 from .permissions import RULES
 from .probes import Probes
 

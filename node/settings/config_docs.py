@@ -15,8 +15,8 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from .config import NodeConfig
 from .config_sources import ENV_DELIMITER, ENV_PREFIX
+from .node_config import NodeConfig
 from .sections import keys_of, section_of
 
 _HEAD = f"""# Configuration of a node
@@ -57,7 +57,7 @@ min_in_sync = 2
 ```
 
 This page is generated from the declarations of the settings: `node/settings/sections.py` says where
-each section is (top level: `node/settings/config.py`). Change it there and run `make docs`."""
+each section is (top level: `node/settings/node_config.py`). Change it there and run `make docs`."""
 
 
 def configuration_markdown() -> str:

@@ -25,9 +25,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from tomlkit.exceptions import TOMLKitError
 
-from ..tokens.access_editing import replace_text
-from .config import ConfigError, NodeConfig, config_of, key_at
+from ..access.access_editing import replace_text
 from .config_sources import givers
+from .node_config import ConfigError, NodeConfig, config_of, key_at
 from .sections import keys_of, section_of
 
 LIVE = ("log.level", "store.retention", "groups")

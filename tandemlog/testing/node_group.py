@@ -17,7 +17,7 @@ from tandemlog_server.node.embedded_coordinator.server import CoordinatorServer,
 from tandemlog_server.node.embedded_coordinator.state_machine import Changes, Saved
 from tandemlog_server.node.node import Node
 from tandemlog_server.node.process.machine import Machine
-from tandemlog_server.node.settings.endpoints import ListenError, usable
+from tandemlog_server.node.settings.listen_endpoints import ListenError, usable
 
 from .memory_files import MemoryFiles
 from .node_clock import NodeClock

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
-from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.node_config import NodeConfig
 
 STORE: Final = Path("/store")
 MAX_NODES: Final = 5

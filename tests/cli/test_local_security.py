@@ -16,8 +16,8 @@ from tandemlog_server.node.access.access_file import parse_access
 from tandemlog_server.node.access.identities import hash_of
 from tandemlog_server.node.certs.authority import CertificateError
 from tandemlog_server.node.certs.folder import make_certificate
-from tandemlog_server.node.certs.names import Kind, Owner
-from tandemlog_server.node.settings.config import load_config
+from tandemlog_server.node.certs.owners import Kind, Owner
+from tandemlog_server.node.settings.node_config import load_config
 
 NODES = ("n0", "n1")
 

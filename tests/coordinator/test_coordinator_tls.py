@@ -23,7 +23,7 @@ from tandemlog_server.ha.coordinator.coordinator_errors import (
 )
 from tandemlog_server.ha.coordinator.etcd_client import EtcdCoordinator
 from tandemlog_server.ha.coordinator.options import CoordinatorOptions
-from tandemlog_server.node.certs.names import Kind
+from tandemlog_server.node.certs.owners import Kind
 
 pytestmark = pytest.mark.cluster
 

@@ -14,7 +14,7 @@ import pytest
 
 from helpers.running import ROOT
 from tandemlog_server.node.certs.folder import make_authority, make_certificate
-from tandemlog_server.node.certs.names import Kind, Owner
+from tandemlog_server.node.certs.owners import Kind, Owner
 
 SCRIPT = ROOT / "compose" / "health.py"
 OK = b'HTTP/1.0 200 OK\r\n\r\n{"reason": ""}'

@@ -23,7 +23,7 @@ import yaml
 from helpers import borrowed_disk
 from helpers.running import ROOT, free_ports, wait_until
 from tandemlog_server.node.http.health import PATHS
-from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.node_config import NodeConfig
 
 FOLDER = ROOT / "compose" / "kubernetes"
 VERSIONS = ("1.29", "1.33")

@@ -16,7 +16,7 @@ from tandemlog.format.constants import (
 from tandemlog.format.record.producer_mark import MAX_PRODUCER_ID
 from tandemlog.produce.framing import USER_PROPERTIES_LIMIT
 from tandemlog.produce.options import ProducerOptions
-from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.storage.metadata.topics import MAX_QUEUES
 
 ROWS = dict(

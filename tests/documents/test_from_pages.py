@@ -11,7 +11,7 @@ import pytest
 
 import tandemlog
 from documents.pages import DOCS
-from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.node_config import NodeConfig
 
 PAGES = ("from-kafka.md", "from-rocketmq.md")
 SECTIONS = "store|replication|put|pull|limits"

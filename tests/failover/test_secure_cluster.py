@@ -17,7 +17,7 @@ from tandemlog.cluster.elections import ClusterChange
 from tandemlog.errors import AuthenticationError, NodeUnavailableError, TandemlogError
 from tandemlog_server.cli.local.security import HOSTS, LocalSecurity
 from tandemlog_server.node.certs.folder import cluster_in, make_certificate
-from tandemlog_server.node.certs.names import Kind, Owner
+from tandemlog_server.node.certs.owners import Kind, Owner
 
 pytestmark = pytest.mark.cluster
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from tandemlog.v1 import coordinator_pb2 as pb
+from tandemlog_server.node.embedded_coordinator.key_versions import Row  # noqa: TC001 - in an annotation that runs
 from tandemlog_server.node.embedded_coordinator.limits import Limits
 from tandemlog_server.node.embedded_coordinator.state_machine import Changes, Machine, Saved
-from tandemlog_server.node.embedded_coordinator.versions import Row  # noqa: TC001 - in an annotation that runs
 
 EMPTY = Saved(cluster_id=7, member_id=8, term=1)
 

@@ -12,7 +12,7 @@ from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
 from tandemlog_server.node.node import Node
-from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.node.settings.sections import FollowingSection, StoreSection
 
 FILE = 8192

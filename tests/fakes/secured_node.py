@@ -12,7 +12,7 @@ from grpc import aio
 
 from fakes.authority import Authority, Pair
 from tandemlog_server.node.node import Node
-from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.node_config import NodeConfig
 
 SMALL = {
     "commit_log_file_size": 1 << 20,

@@ -25,7 +25,7 @@ from helpers.running import free_ports
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc
 from tandemlog_server.ha.config import Replication
 from tandemlog_server.node.node import Node
-from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.node.settings.sections import ReplicationSection, StoreSection
 
 MOST_DESCRIPTION_BYTES = 64 << 10

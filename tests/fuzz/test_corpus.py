@@ -16,7 +16,7 @@ from helpers.running import free_ports
 from tandemlog.v1 import common_pb2
 from tandemlog_server.node.http.health import Health
 from tandemlog_server.node.http.http_server import serve_http
-from tandemlog_server.node.http.numbers import NodeNumbers
+from tandemlog_server.node.http.node_numbers import NodeNumbers
 from tandemlog_server.node.puts.ack_stats import AckStats
 
 SLAVE = common_pb2.NodeStatus(node_id="n1", role=common_pb2.SLAVE, in_sync=True, lag_bytes=5)

@@ -11,7 +11,7 @@ from fuzz.campaign import Campaign, probed
 from fuzz.methods import methods_of
 from fuzz.nodes import Attacked, attacked
 from fuzz.requests import RequestMaker
-from tandemlog_server.node.process.memory import REST_S
+from tandemlog_server.node.process.memory_at_rest import REST_S
 
 pytestmark = pytest.mark.fuzz
 

@@ -17,7 +17,7 @@ import pytest
 
 from tandemlog_server.cli import app
 from tandemlog_server.node.node import Node
-from tandemlog_server.node.settings.config import NodeConfig, load_config
+from tandemlog_server.node.settings.node_config import NodeConfig, load_config
 from tandemlog_server.node.settings.sections import StoreSection
 
 

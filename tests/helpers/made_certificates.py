@@ -8,7 +8,7 @@ import grpc
 
 from tandemlog.transport.security import Security
 from tandemlog_server.node.certs.folder import make_authority, make_certificate
-from tandemlog_server.node.certs.names import Kind, Owner
+from tandemlog_server.node.certs.owners import Kind, Owner
 
 CLUSTER = "tests"
 

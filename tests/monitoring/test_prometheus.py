@@ -23,10 +23,10 @@ from helpers.made_certificates import Authority
 from helpers.monitoring_queries import ALERTS, panels, rules
 from helpers.running import SMALL, free_ports, wait_until
 from tandemlog.errors import UnknownTopicError
-from tandemlog_server.node.certs.names import Kind
+from tandemlog_server.node.access.tokens import hash_of, new_token
+from tandemlog_server.node.certs.owners import Kind
 from tandemlog_server.node.node import Node
-from tandemlog_server.node.settings.config import NodeConfig
-from tandemlog_server.node.tokens.secret import hash_of, new_token
+from tandemlog_server.node.settings.node_config import NodeConfig
 
 pytestmark = pytest.mark.cluster
 

@@ -37,11 +37,11 @@ from tandemlog.produce.options import ProducerOptions
 from tandemlog.produce.producer import AsyncProducer
 from tandemlog.transport.data_frames import HEAD, LAST_CALL, Kind, greeting, head
 from tandemlog.transport.security import Security
-from tandemlog_server.node.access.peers import peer_of
+from tandemlog_server.node.access.caller_addresses import peer_of
 from tandemlog_server.node.node import Node
 from tandemlog_server.node.services import data_server
 from tandemlog_server.node.services.data_session import CallAbortedError, DataMethods
-from tandemlog_server.node.settings.endpoints import ListenError
+from tandemlog_server.node.settings.listen_endpoints import ListenError
 from tandemlog_server.storage.metadata.topics import TopicConfig
 
 BODY = 3_000

@@ -16,7 +16,7 @@ from tandemlog.errors import ChangeRefusedError
 from tandemlog.format.files.epochs import EpochEntry
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
-from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.storage.errors import DiskFullError
 
 

@@ -13,7 +13,7 @@ from tandemlog.admin import AsyncAdmin
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.format.record.sys_flag import COMPRESSED
 from tandemlog_server.node.node import Node
-from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.node.settings.sections import StoreSection
 
 if TYPE_CHECKING:

@@ -39,8 +39,8 @@ from tandemlog_server.node.pulls import pages
 from tandemlog_server.node.roles.elected_roles import ElectedRoles
 from tandemlog_server.node.services import broker_service
 from tandemlog_server.node.services.broker_service import BrokerService
-from tandemlog_server.node.settings.config import NodeConfig
-from tandemlog_server.node.settings.endpoints import ListenError
+from tandemlog_server.node.settings.listen_endpoints import ListenError
+from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.node.settings.sections import PutSection, ReplicationSection, StoreSection
 from tandemlog_server.storage.config import FlushMode
 from tandemlog_server.storage.dispatch.reput import ReputService

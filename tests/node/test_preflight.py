@@ -16,9 +16,9 @@ from tandemlog.format.files.checkpoint import Checkpoint
 from tandemlog_server.ha.state import HaState
 from tandemlog_server.ha.state_file import StateFile
 from tandemlog_server.node.certs.folder import make_authority, make_certificate
-from tandemlog_server.node.certs.names import Kind, Owner
+from tandemlog_server.node.certs.owners import Kind, Owner
 from tandemlog_server.node.preflight import RELEASED_MS, faults, warnings
-from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.node.settings.sections import StoreSection
 from tandemlog_server.rocketmq.follow.note import Following, FollowingFile, TakenOver
 from tandemlog_server.storage.disk.real_files import RealFileSystem

@@ -18,7 +18,7 @@ from tandemlog.errors import FencedMemberError, LogCutError, OffsetOutOfRangeErr
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
 from tandemlog_server.node.node import Node
-from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.node.settings.sections import StoreSection
 
 OPTIONS = FollowOptions(wait_ms=200, auto_commit_ms=None)

@@ -34,8 +34,8 @@ from tandemlog_server.node.roles import rocketmq_serving
 from tandemlog_server.node.roles.elected_roles import ElectedRoles
 from tandemlog_server.node.roles.rocketmq_serving import RocketmqServing
 from tandemlog_server.node.roles.terms import Terms
-from tandemlog_server.node.settings.config import NodeConfig
 from tandemlog_server.node.settings.host_port import split_endpoint
+from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.node.settings.rocketmq_section import RocketmqSection
 from tandemlog_server.node.settings.sections import StoreSection
 from tandemlog_server.rocketmq.wire import requests

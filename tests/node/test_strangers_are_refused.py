@@ -40,7 +40,7 @@ from tandemlog_server.ha.protocol.frames import (
 )
 from tandemlog_server.ha.protocol.replication_service import PATH
 from tandemlog_server.ha.protocol.table_pieces import Piece
-from tandemlog_server.node.access.errors import NotKnownError
+from tandemlog_server.node.access.access_refusals import NotKnownError
 from tandemlog_server.node.node import Node
 from tandemlog_server.node.services.strangers import StrangerInterceptor
 from tandemlog_server.storage.metadata.topics import TopicConfig

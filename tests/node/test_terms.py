@@ -20,8 +20,8 @@ from tandemlog_server.ha.errors import StateFileError
 from tandemlog_server.ha.master.record_keeper import LocalKeeper
 from tandemlog_server.ha.master.term import WonTerm
 from tandemlog_server.ha.state import Member
+from tandemlog_server.node.cluster_membership import ConfiguredRole
 from tandemlog_server.node.error_status import RequestRefusedError
-from tandemlog_server.node.membership import ConfiguredRole
 from tandemlog_server.node.process.tasks import cancelled
 from tandemlog_server.node.roles import elected_roles
 from tandemlog_server.node.roles import terms as terms_module

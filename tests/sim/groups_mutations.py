@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tandemlog_server.node.groups.group import Group, Member, Told
+from tandemlog_server.node.groups.consumer_group import Group, Member, Told
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from typing import Any
 
 from tandemlog.format.calls import LEAVE, LEAVE_FOR_A_WHILE
 from tandemlog_server.node.groups.assignor import Queue, assign
-from tandemlog_server.node.groups.group import (
+from tandemlog_server.node.groups.consumer_group import (
     JOIN,
     FencedInstanceError,
     FencedMemberError,
@@ -34,7 +34,7 @@ from tandemlog_server.node.groups.group import (
     Report,
     Told,
 )
-from tandemlog_server.node.groups.rows import group_of, row_of
+from tandemlog_server.node.groups.group_rows import group_of, row_of
 
 NODES = ("a", "b", "c")
 SESSION_S = 6.0

@@ -21,7 +21,7 @@ from tandemlog.cluster.newest_epoch import NewestEpoch
 from tandemlog.cluster.pull_answer import PullAnswer, parse_pull
 from tandemlog.errors import NodeUnavailableError, error_from
 from tandemlog.v1 import broker_pb2
-from tandemlog_server.node.puts.append_stream import AppendStream
+from tandemlog_server.node.puts.put_stream import AppendStream
 
 Find = Callable[[str], Service | None]
 """The service at an endpoint, None if nothing answers there for this client."""

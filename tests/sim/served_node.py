@@ -27,13 +27,13 @@ from tandemlog_server.ha.master.master import ReplicationMaster
 from tandemlog_server.ha.store_port import tables_of
 from tandemlog_server.node.access.caller import Caller
 from tandemlog_server.node.error_status import RequestRefusedError, error_of
-from tandemlog_server.node.groups.coordinator import GroupCoordinator
+from tandemlog_server.node.groups.group_coordinator import GroupCoordinator
 from tandemlog_server.node.pulls.group_activity import GroupActivity
 from tandemlog_server.node.pulls.long_polling import LongPolling
 from tandemlog_server.node.pulls.pull_service import PullLimits, PullService
-from tandemlog_server.node.puts.append_pump import AppendPump, PumpLimits
-from tandemlog_server.node.puts.append_stream import AppendStream, PendingAppend
 from tandemlog_server.node.puts.confirm_waiters import ConfirmWaiters, Outcome
+from tandemlog_server.node.puts.put_pump import AppendPump, PumpLimits
+from tandemlog_server.node.puts.put_stream import AppendStream, PendingAppend
 from tandemlog_server.node.roles.master_role import MasterRole
 from tandemlog_server.node.roles.role import CurrentRole, NodeRole
 from tandemlog_server.node.services.broker_service import BrokerService

@@ -33,7 +33,7 @@ from tandemlog_server.ha.master.term import WonTerm
 from tandemlog_server.ha.slave.session import ReplaceTable, StoreAction
 from tandemlog_server.ha.state import HaState
 from tandemlog_server.ha.store_port import PROMISED_TABLES, tables_of
-from tandemlog_server.node.puts.append_stream import PendingAppend
+from tandemlog_server.node.puts.put_stream import PendingAppend
 from tandemlog_server.storage.config import FlushMode
 from tandemlog_server.storage.puts.put_path import AppendResult
 

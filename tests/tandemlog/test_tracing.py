@@ -25,7 +25,7 @@ from tandemlog.message import Message
 from tandemlog.produce.options import ProducerOptions
 from tandemlog.produce.producer import AsyncProducer
 from tandemlog_server.node.node import Node
-from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.node.settings.sections import StoreSection
 
 TRACED = ProducerOptions(trace=True, linger_ms=0)

@@ -21,7 +21,7 @@ from tandemlog_server.node.certs.folder import (
     make_authority,
     make_certificate,
 )
-from tandemlog_server.node.certs.names import Kind, Owner
+from tandemlog_server.node.certs.owners import Kind, Owner
 
 from ...output.tables import Format, write_rows
 from ...shared.command import new_app

@@ -17,7 +17,7 @@ from tandemlog.errors import TandemlogError
 from tandemlog.format.calls import DEFAULT_PORT
 from tandemlog.format.words import counted
 from tandemlog_server.node.certs.authority import CertificateError
-from tandemlog_server.node.settings.endpoints import ListenError
+from tandemlog_server.node.settings.listen_endpoints import ListenError
 from tandemlog_server.rocketmq.follow.address import parse_address
 
 from ...cluster.nodes_table import alarm_lines, node_rows, picture

@@ -17,7 +17,7 @@ from tandemlog_server.ha.config import HaConfig, Role
 from tandemlog_server.ha.errors import HandshakeRefusedError
 from tandemlog_server.ha.slave.session import Disconnect
 from tandemlog_server.ha.slave.slave import ReplicationSlave, StreamEndedError
-from tandemlog_server.node.certs.names import Kind
+from tandemlog_server.node.certs.owners import Kind
 
 CONFIG = HaConfig(
     "c", "s", role=Role.SLAVE, master_endpoint="127.0.0.1:1", reconnect_min_ms=1, reconnect_max_ms=2

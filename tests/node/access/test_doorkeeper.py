@@ -9,9 +9,9 @@ from cryptography.x509.oid import ExtensionOID, NameOID
 from fakes.authority import Authority
 from fakes.secured_node import access_text, token
 from tandemlog_server.node.access.access_file import parse_access
+from tandemlog_server.node.access.access_refusals import NotKnownError
 from tandemlog_server.node.access.certificates import names_in_pem, names_of
 from tandemlog_server.node.access.doorkeeper import Doorkeeper
-from tandemlog_server.node.access.errors import NotKnownError
 from tandemlog_server.node.access.identities import Access, CertificateNames, certified_as
 
 AUTHORITY = Authority()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tandemlog_server.node.access.errors import OverLimitError
+from tandemlog_server.node.access.access_refusals import OverLimitError
 from tandemlog_server.node.access.identities import CallerLimits
 from tandemlog_server.node.access.usage import TokenBucket, Usage
 

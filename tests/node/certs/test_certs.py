@@ -27,7 +27,7 @@ from tandemlog_server.node.certs.description import (
     read_certificate,
     state_of,
 )
-from tandemlog_server.node.certs.names import Kind, Owner, owner_of
+from tandemlog_server.node.certs.owners import Kind, Owner, owner_of
 
 NODE = Owner("prod", Kind.NODE, "n1")
 CLIENT = Owner("prod", Kind.CLIENT, "orders")

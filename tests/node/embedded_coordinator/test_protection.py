@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from helpers.made_certificates import Authority
-from tandemlog_server.node.certs.names import Kind
+from tandemlog_server.node.certs.owners import Kind
 from tandemlog_server.node.embedded_coordinator.protection import Protection, fault_in
 
 

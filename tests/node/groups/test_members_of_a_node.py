@@ -12,9 +12,9 @@ import pytest
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.errors import InvalidArgumentError
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
-from tandemlog_server.node.groups.group import Group
+from tandemlog_server.node.groups.consumer_group import Group
 from tandemlog_server.node.node import Node
-from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.node.settings.sections import StoreSection
 from tandemlog_server.storage.metadata.topics import new_group
 

@@ -22,7 +22,7 @@ from tandemlog.consume.stream import AsyncStream
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
 from tandemlog_server.node.node import Node
-from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.node.settings.sections import StoreSection
 
 QUICK = ConnectionOptions(retry_timeout_ms=2_000, discovery_timeout_ms=300)

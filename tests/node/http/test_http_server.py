@@ -11,7 +11,7 @@ from helpers.running import free_ports
 from tandemlog.v1 import common_pb2
 from tandemlog_server.node.http.health import BadQueryError, Health, faults, parse_bytes
 from tandemlog_server.node.http.http_server import serve_http
-from tandemlog_server.node.http.numbers import NodeNumbers
+from tandemlog_server.node.http.node_numbers import NodeNumbers
 from tandemlog_server.node.puts.ack_stats import AckStats
 
 MASTER = common_pb2.NodeStatus(node_id="n0", role=common_pb2.MASTER, in_sync=True, state="running")

@@ -9,10 +9,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tandemlog.v1 import broker_pb2, common_pb2
-from tandemlog_server.node.http.families import FAMILIES, NOT_EXPORTED, SECTIONS, SUMMARIES, Kind
+from tandemlog_server.node.http.metric_families import (
+    FAMILIES,
+    NOT_EXPORTED,
+    SECTIONS,
+    SUMMARIES,
+    Kind,
+)
 from tandemlog_server.node.http.metrics import Metrics
 from tandemlog_server.node.http.monitoring_docs import monitoring_markdown
-from tandemlog_server.node.http.numbers import NodeNumbers
+from tandemlog_server.node.http.node_numbers import NodeNumbers
 from tandemlog_server.node.http.workload import Lag, TopicNumbers, WorkloadNumbers
 from tandemlog_server.node.pulls.group_activity import GroupNumbers
 from tandemlog_server.node.puts.ack_stats import AckStats

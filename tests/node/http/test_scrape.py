@@ -15,7 +15,7 @@ from tandemlog.errors import UnknownTopicError
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
 from tandemlog_server.node.node import Node
-from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.node.settings.sections import LimitsSection, StoreSection
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]

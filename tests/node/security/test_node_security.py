@@ -11,10 +11,10 @@ import pytest
 
 from fakes.authority import Authority, Pair
 from fakes.secured_node import access_text, settings, token, until
-from tandemlog_server.node.access.errors import NotKnownError
+from tandemlog_server.node.access.access_refusals import NotKnownError
 from tandemlog_server.node.access.identities import Access
-from tandemlog_server.node.security.files import utc_now
 from tandemlog_server.node.security.node_security import NodeSecurity, look_at
+from tandemlog_server.node.security.security_loading import utc_now
 from tandemlog_server.node.security.watched_files import Look, WatchedFiles
 
 SECOND = datetime.timedelta(seconds=1)

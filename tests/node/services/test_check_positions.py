@@ -15,7 +15,7 @@ from tandemlog.format.files.log_history import LogHistory
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
 from tandemlog_server.node.node import Node
-from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.node.settings.sections import StoreSection
 
 QUEUES = [("orders", 0), ("orders", 1)]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tandemlog_server.node.settings.config import NodeConfig
+from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.node.settings.security_sections import is_loopback
 
 TLS = {"ca_file": "ca", "cert_file": "cert", "key_file": "key"}

@@ -24,7 +24,7 @@ from tandemlog.errors import (
     SecurityError,
     TandemlogError,
 )
-from tandemlog_server.node.certs.names import Kind
+from tandemlog_server.node.certs.owners import Kind
 
 QUICK = ConnectionOptions(retry_timeout_ms=1_500)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tandemlog.format.constants import MAX_TABLE
 from tandemlog.v1 import broker_pb2
 from tandemlog_server.node.error_status import RequestRefusedError
-from tandemlog_server.node.puts.append_wire import (
+from tandemlog_server.node.puts.put_wire import (
     MAX_TOPIC_BYTES,
     MOST_FIELDS,
     QUICK_FIELDS,

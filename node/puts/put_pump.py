@@ -7,7 +7,7 @@
 The log has one writer, so requests are appended one after the other, in the order in which they
 came, whichever stream they came from. The writer returns the results of one wake-up to the loop
 together, split at DELIVER_BYTES so that an early request does not wait for a long drain. What a
-stream is, and the order of its responses, is in append_stream.py.
+stream is, and the order of its responses, is in put_stream.py.
 
 What waits is bounded: above `max_pending_bytes` to be appended, or MAX_UNANSWERED requests of one
 stream, reading stops (`room`), and HTTP/2's flow control makes the producers wait. Each stream may
@@ -30,13 +30,14 @@ from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.storage.errors import StoreClosedError
 from tandemlog_server.storage.message_store import MessageStore
 
+from ..access.access_refusals import DeniedError
 from ..access.caller import Caller
-from ..access.errors import DeniedError
 from ..error_status import RequestRefusedError, error_of, is_of_the_store, not_sure
 from ..roles.role import CurrentRole
 from .ack_stats import AckStats
-from .append_stream import AnswerBytes, AppendStream, PendingAppend
-from .append_wire import (
+from .confirm_waiters import ConfirmWaiters
+from .put_stream import AnswerBytes, AppendStream, PendingAppend
+from .put_wire import (
     MOST_FIELDS,
     QUICK_FIELDS,
     ManyFieldsError,
@@ -45,7 +46,6 @@ from .append_wire import (
     denied_record,
     parse_put,
 )
-from .confirm_waiters import ConfirmWaiters
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from tandemlog_server.storage.shares import Shares
 
-from ..access.peers import host_of
+from ..access.caller_addresses import host_of
 from .coordinator_refusals import RefusedError, busy, full
 from .limits import Limits
 from .protection import Protection

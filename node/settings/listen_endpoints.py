@@ -4,8 +4,8 @@ import errno
 import socket
 from dataclasses import dataclass
 
-from .config import AUTO, ConfigError, NodeConfig
 from .host_port import join, split_endpoint
+from .node_config import AUTO, ConfigError, NodeConfig
 
 _WILDCARDS = ("0.0.0.0", "::", "")
 

@@ -8,9 +8,9 @@ from pydantic import ValidationError
 
 from helpers.made_certificates import Authority
 from tandemlog.transport.security import Security
-from tandemlog_server.node.certs.names import Kind
+from tandemlog_server.node.certs.owners import Kind
 from tandemlog_server.node.preflight import faults
-from tandemlog_server.node.settings.config import ConfigError, NodeConfig
+from tandemlog_server.node.settings.node_config import ConfigError, NodeConfig
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT, Table
 
-from .secret import HASH
+from .tokens import HASH
 
 MODE = 0o600
 _LISTS = ("read", "write", "consume", "certificates")

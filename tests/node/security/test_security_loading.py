@@ -9,8 +9,13 @@ import pytest
 
 from fakes.authority import DAY, Authority, Pair
 from fakes.secured_node import access_text
-from tandemlog_server.node.security.files import check_security, load_tls, read_file, utc_now
-from tandemlog_server.node.settings.config import ConfigError, NodeConfig
+from tandemlog_server.node.security.security_loading import (
+    check_security,
+    load_tls,
+    read_file,
+    utc_now,
+)
+from tandemlog_server.node.settings.node_config import ConfigError, NodeConfig
 from tandemlog_server.node.settings.security_sections import SecuritySection, TlsSection
 
 AUTHORITY = Authority()

@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 import sys
 
-from tandemlog_server.node.process.memory import give_back_at_rest
+from tandemlog_server.node.process.memory_at_rest import give_back_at_rest
 
 
 async def test_memory_is_given_back_once_after_each_time_of_work() -> None:
@@ -28,7 +28,7 @@ async def test_memory_is_given_back_once_after_each_time_of_work() -> None:
 def test_the_collector_leaves_alone_what_a_started_node_has() -> None:
     program = """
 import gc
-from tandemlog_server.node.process.memory import NEW_OBJECTS, collect_rarely
+from tandemlog_server.node.process.memory_at_rest import NEW_OBJECTS, collect_rarely
 collect_rarely()
 assert gc.get_freeze_count() > 1_000, gc.get_freeze_count()
 assert gc.get_threshold()[0] == NEW_OBJECTS
@@ -50,7 +50,7 @@ MADE_BY_THREADS = """
 import re, sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from tandemlog_server.node.process.memory import give_back_freed_memory, share_one_arena
+from tandemlog_server.node.process.memory_at_rest import give_back_freed_memory, share_one_arena
 from tandemlog.memory import keep_freed_memory
 
 def resident_mib():

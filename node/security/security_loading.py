@@ -19,7 +19,7 @@ from ..access.certificates import (
     names_in_pem,
 )
 from ..access.identities import Access, certified_as
-from ..settings.config import ConfigError, NodeConfig
+from ..settings.node_config import ConfigError, NodeConfig
 from ..settings.security_sections import TlsSection
 
 MAX_FILE_BYTES = 16 << 20

@@ -9,12 +9,12 @@ import pytest
 
 from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.node.error_status import RequestRefusedError
-from tandemlog_server.node.groups import coordinator as coordinators
+from tandemlog_server.node.groups import group_coordinator as coordinators
 from tandemlog_server.node.groups.assignor import assign
-from tandemlog_server.node.groups.group import Group, Report
-from tandemlog_server.node.groups.group import Member as CoreMember
+from tandemlog_server.node.groups.consumer_group import Group, Report
+from tandemlog_server.node.groups.consumer_group import Member as CoreMember
 from tandemlog_server.node.groups.group_refusals import check_room
-from tandemlog_server.node.groups.reports import report_of
+from tandemlog_server.node.groups.heartbeats import report_of
 from tandemlog_server.node.settings.sections import GroupsSection
 
 from .test_members_of_a_node import Cluster, Member, cluster, converge

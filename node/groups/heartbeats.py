@@ -11,7 +11,7 @@ from tandemlog.v1 import broker_pb2, common_pb2
 from ..error_status import RequestRefusedError
 from ..settings.sections import GroupsSection
 from .assignor import Queue
-from .group import Group, Report, Told
+from .consumer_group import Group, Report, Told
 
 MAX_ID = 255
 """Characters of a member's, an instance's and a client's id, and of a topic."""

@@ -24,8 +24,8 @@ from ..access.caller import Caller
 from ..error_status import error_of, put_status_of
 from ..roles.role import CurrentRole
 from .ack_stats import AckStats
-from .append_wire import PutRequest, answer_of
 from .confirm_waiters import Outcome
+from .put_wire import PutRequest, answer_of
 
 if TYPE_CHECKING:
     from tandemlog_server.storage.puts.put_path import AppendResult

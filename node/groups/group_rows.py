@@ -14,7 +14,7 @@ from typing import Any
 from tandemlog.format.errors import FormatError
 
 from .assignor import Queue
-from .group import Group, Member
+from .consumer_group import Group, Member
 
 Row = dict[str, object]
 

@@ -15,14 +15,14 @@ from tandemlog.v1 import common_pb2
 from tandemlog_server.storage.message_store import MessageStore
 
 from ..access.doorkeeper import Doorkeeper
-from ..groups.coordinator import GroupCoordinator
-from ..groups.group import Group
+from ..groups.consumer_group import Group
+from ..groups.group_coordinator import GroupCoordinator
 from ..pulls.group_activity import GroupActivity, GroupNumbers
 from ..pulls.pull_service import PullService
 from ..pulls.read_turns import ReadTurns
 from ..puts.ack_stats import AckStats
 from ..roles.elected_roles import ElectionNumbers
-from ..settings.config import NodeConfig
+from ..settings.node_config import NodeConfig
 from .health import Health
 from .workload import Workload, WorkloadNumbers
 

@@ -33,12 +33,12 @@ from ..error_status import RequestRefusedError, not_sure
 from ..roles.role import CurrentRole
 from ..settings.sections import GroupsSection
 from .assignor import Queue, assign
-from .group import FencedMemberError, Gone, Group, Member, Report
+from .consumer_group import FencedMemberError, Gone, Group, Member, Report
 from .group_refusals import check_room, members_text, refusals, refused
+from .group_rows import group_of
+from .group_saver import GroupSaver
+from .heartbeats import describe, members_of, report_of, response_of
 from .offset_promises import OffsetPromises
-from .reports import describe, members_of, report_of, response_of
-from .rows import group_of
-from .saver import GroupSaver
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from typing import Any
 from tandemlog.v1 import coordinator_pb2 as pb
 
 from .coordinator_refusals import RefusedError, duplicate_key, no_key, not_supported, over
+from .key_versions import in_range
 from .limits import Limits
-from .versions import in_range
 
 
 def check_put(request: pb.PutRequest, limits: Limits) -> None:

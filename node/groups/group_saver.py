@@ -14,8 +14,8 @@ from tandemlog_server.storage.message_store import MessageStore
 
 from ..error_status import RequestRefusedError
 from ..roles.role import CurrentRole
-from .group import Group, Member
-from .rows import row_of_members
+from .consumer_group import Group, Member
+from .group_rows import row_of_members
 
 logger = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ from tandemlog_server.ha.coordinator import methods
 from tandemlog_server.ha.coordinator.methods import Answer, Method, Request
 from tandemlog_server.ha.coordinator.verdicts import AUTH_NOT_ENABLED
 
+from .coordinator_door import CoordinatorDoor, received
 from .coordinator_refusals import RefusedError, busy, over
-from .door import CoordinatorDoor, received
 from .journal import Journal
 from .protection import Protection
 from .state_machine import Machine

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from tandemlog_server.node.access.audit import (
+from tandemlog_server.node.access.audit_log import (
     HOST_LINES,
     HOSTS,
     LINES,
@@ -12,7 +12,7 @@ from tandemlog_server.node.access.audit import (
     Audit,
     RefusalLines,
 )
-from tandemlog_server.node.access.peers import host_of
+from tandemlog_server.node.access.caller_addresses import host_of
 
 
 class Clock:

@@ -24,7 +24,7 @@ from tandemlog.format.wire import BYTES, VARINT, WireError, fields
 from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.storage.puts.put_path import AppendResult
 
-from ..access.errors import DeniedError
+from ..access.access_refusals import DeniedError
 from ..error_status import RequestRefusedError
 
 MAX_TOPIC_BYTES = 255

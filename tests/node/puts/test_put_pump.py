@@ -14,10 +14,10 @@ import pytest
 from tandemlog.format.record.batch import AppendSegment, RecordBatch
 from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.node.error_status import RequestRefusedError
-from tandemlog_server.node.puts.append_pump import AppendPump, PumpLimits
-from tandemlog_server.node.puts.append_stream import ANSWER_BYTES, AppendStream
-from tandemlog_server.node.puts.append_wire import QUICK_FIELDS
 from tandemlog_server.node.puts.confirm_waiters import ConfirmWaiters
+from tandemlog_server.node.puts.put_pump import AppendPump, PumpLimits
+from tandemlog_server.node.puts.put_stream import ANSWER_BYTES, AppendStream
+from tandemlog_server.node.puts.put_wire import QUICK_FIELDS
 from tandemlog_server.storage.errors import BatchRefusedError, StoreBusyError
 from tandemlog_server.storage.positions import Position
 from tandemlog_server.storage.puts.put_path import AppendResult

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from tandemlog.format.words import shortened, visible
 
-from .peers import host_of
+from .caller_addresses import host_of
 
 logger = logging.getLogger("tandemlog.audit")
 

@@ -23,13 +23,13 @@ from tandemlog_server.rocketmq.follow.address import parse_address
 from .cluster_rows import with_own_state
 from .error_status import RequestRefusedError
 from .process.tasks import cancelled
-from .puts.append_pump import AppendPump
 from .puts.confirm_waiters import ConfirmWaiters
+from .puts.put_pump import AppendPump
 from .roles.elected_roles import ElectedRoles
 from .roles.following_roles import FollowingRoles, Takeover, check_follows
 from .roles.terms import Terms
-from .services.elections import Elections
-from .settings.config import NodeConfig
+from .services.election_service import Elections
+from .settings.node_config import NodeConfig
 
 
 class ConfiguredRole:

@@ -34,7 +34,6 @@ from .verdicts import (
 
 Each = TypeVar("Each")
 Metadata = tuple[tuple[str, str], ...]
-_LEADER: Metadata = (("hasleader", "true"),)
 
 
 class Attempts:
@@ -79,46 +78,33 @@ class Attempts:
     ) -> tuple[Answer, float]:
         """The first answer of a stream, with the time before its request was sent."""
         until = self._monotonic() + seconds
-        channel, metadata = await self._logged_in(endpoint, until)
+        channel, token = await self._logged_in(endpoint, until)
         before = self.guard.seen(endpoint)
-        call = self.stream(channel, method, metadata, self._left(endpoint, until))
+        call = _stream(channel, method, token, self._left(endpoint, until))
         try:
             sent = self._monotonic()
             await self._unless_closed(endpoint, call.write(request))
             answer = await self._unless_closed(endpoint, call.read())
         except aio.AioRpcError as error:
-            raise self._failed(endpoint, error) from error
+            raise self._failed(attempt_error(endpoint, error), token) from error
         except asyncio.InvalidStateError as error:
-            raise await ended(endpoint, call) from error
+            raise self._failed(await ended(endpoint, call), token) from error
         except asyncio.CancelledError as error:
             raise unless_cancelled(endpoint) from error
         finally:
             call.cancel()
         if answer is aio.EOF:
-            raise await ended(endpoint, call)
+            raise self._failed(await ended(endpoint, call), token)
         self.believe(endpoint, answer.header, before, linearizable=False)
         return answer, sent
 
     async def open_stream(
         self, endpoint: str, method: Method[Request, Answer], *, seconds: float
-    ) -> Any:
-        """A stream without a deadline; connecting and the login take `seconds` at most."""
-        channel, metadata = await self._logged_in(endpoint, self._monotonic() + seconds)
-        return self.stream(channel, method, metadata, None)
-
-    @staticmethod
-    def stream(
-        channel: aio.Channel,
-        method: Method[Request, Answer],
-        metadata: Metadata,
-        timeout: float | None,
-    ) -> Any:
-        call = channel.stream_stream(
-            method.path,
-            request_serializer=method.request.SerializeToString,
-            response_deserializer=method.answer.FromString,
-        )
-        return call(metadata=metadata, timeout=timeout)
+    ) -> tuple[Any, str]:
+        """A stream without a deadline, and the token it was opened with; connecting and the login
+        take `seconds` at most."""
+        channel, token = await self._logged_in(endpoint, self._monotonic() + seconds)
+        return _stream(channel, method, token, None), token
 
     def believe(
         self, endpoint: str, header: pb.ResponseHeader, before: Seen, *, linearizable: bool
@@ -135,9 +121,9 @@ class Attempts:
         """Before the next change there, a read comes first."""
         self._trusted.discard(endpoint)
 
-    def forget_token(self) -> None:
-        """The next attempt logs in again."""
-        self._login.forget()
+    def forget(self, token: str) -> None:
+        """It was refused: the next attempt logs in again, unless that has been done since."""
+        self._login.forget(token)
 
     async def _prove(self, endpoint: str, key: bytes, until: float) -> None:
         request = pb.RangeRequest(key=key, count_only=True)
@@ -158,8 +144,8 @@ class Attempts:
         linearizable: bool,
     ) -> Answer:
         before = self.guard.seen(endpoint)
-        channel, metadata = await self._logged_in(endpoint, until)
-        answer = await self._call(endpoint, channel, method, request, metadata, until)
+        channel, token = await self._logged_in(endpoint, until)
+        answer = await self._call(endpoint, channel, method, request, token, until)
         header: pb.ResponseHeader = answer.header  # type: ignore[attr-defined]
         self.believe(endpoint, header, before, linearizable=linearizable)
         if linearizable:
@@ -172,7 +158,7 @@ class Attempts:
         channel: aio.Channel,
         method: Method[Request, Answer],
         request: Request,
-        metadata: Metadata,
+        token: str,
         until: float,
     ) -> Answer:
         call: Any = channel.unary_unary(
@@ -182,22 +168,22 @@ class Attempts:
         )
         seconds = self._left(endpoint, until)
         try:
-            asked = call(request, metadata=metadata, timeout=seconds)
+            asked = call(request, metadata=_metadata(token), timeout=seconds)
             answer: Answer = await self._unless_closed(endpoint, asked)
         except aio.AioRpcError as error:
-            raise self._failed(endpoint, error) from error
+            raise self._failed(attempt_error(endpoint, error), token) from error
         except asyncio.CancelledError as error:
             raise unless_cancelled(endpoint) from error
         return answer
 
-    async def _logged_in(self, endpoint: str, until: float) -> tuple[aio.Channel, Metadata]:
+    async def _logged_in(self, endpoint: str, until: float) -> tuple[aio.Channel, str]:
+        """A channel that is ready, and the token for it, empty if none is needed."""
         channel, new = await self._connections.ready(endpoint, self._left(endpoint, until))
         if new:
             self.distrust(endpoint)
         if not self._options.user or self._auth_is_off:
-            return channel, _LEADER
-        token = await self._login.wait(endpoint, self._left(endpoint, until))
-        return channel, (*_LEADER, ("token", token)) if token else _LEADER
+            return channel, ""
+        return channel, await self._login.wait(endpoint, self._left(endpoint, until))
 
     async def _log_in(self, endpoint: str, seconds: float) -> str:
         """Nothing that was asked for has been sent yet, so no failure here leaves a doubt."""
@@ -207,7 +193,7 @@ class Attempts:
             self.distrust(endpoint)
         request = pb.AuthenticateRequest(name=self._options.user, password=self._options.password)
         try:
-            answer = await self._call(endpoint, channel, AUTHENTICATE, request, _LEADER, until)
+            answer = await self._call(endpoint, channel, AUTHENTICATE, request, "", until)
         except AttemptError as error:
             if AUTH_NOT_ENABLED in str(error):
                 self._auth_is_off = True
@@ -231,14 +217,31 @@ class Attempts:
             asked.cancel()
             closing.cancel()
 
-    def _failed(self, endpoint: str, error: aio.AioRpcError) -> AttemptError:
-        failed = attempt_error(endpoint, error)
-        if failed.verdict is Verdict.AMBIGUOUS:
-            self.distrust(endpoint)
-        return failed
+    def _failed(self, error: AttemptError, token: str) -> AttemptError:
+        if error.verdict is Verdict.AMBIGUOUS:
+            self.distrust(error.endpoint)
+        elif error.verdict is Verdict.TOKEN:
+            self.forget(token)
+        return error
 
     def _left(self, endpoint: str, until: float) -> float:
         left = until - self._monotonic()
         if left <= 0:
             raise AttemptError(Verdict.ELSEWHERE, endpoint, "no time left to ask")
         return left
+
+
+def _stream(
+    channel: aio.Channel, method: Method[Request, Answer], token: str, timeout: float | None
+) -> Any:
+    call = channel.stream_stream(
+        method.path,
+        request_serializer=method.request.SerializeToString,
+        response_deserializer=method.answer.FromString,
+    )
+    return call(metadata=_metadata(token), timeout=timeout)
+
+
+def _metadata(token: str) -> Metadata:
+    leader = ("hasleader", "true")
+    return (leader, ("token", token)) if token else (leader,)

@@ -3,7 +3,7 @@
     call ─▶ attempt at the present endpoint ─▶ answer
                │ ELSEWHERE, or AMBIGUOUS and only a read: the next endpoint, until budget_s is over
                │ AMBIGUOUS and a change: UnknownOutcomeError at once; the next call goes elsewhere
-               │ TOKEN: log in again, once
+               │ TOKEN: log in again, unless another call has done so, and repeat it once
                └ REFUSED: CoordinatorRefusedError        LEASE_LOST: LeaseLostError
 
 All calls share the present endpoint: the first one that fails there moves
@@ -207,7 +207,6 @@ class EtcdCoordinator:
                     raise
                 if error.verdict is Verdict.TOKEN and not logged_in_again:
                     logged_in_again = True
-                    self._attempts.forget_token()
                     continue
                 if error.verdict in (Verdict.REFUSED, Verdict.TOKEN):
                     raise CoordinatorRefusedError(f"{what} is refused: {error}") from error

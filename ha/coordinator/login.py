@@ -18,8 +18,6 @@ from .verdicts import AttemptError, Verdict
 
 LOGIN_S = 10.0
 LEAST_PAUSE_S, MOST_PAUSE_S = 0.2, 5.0
-FRESH_S = 1.0
-"""A token that is younger was not the one with which a call was refused."""
 
 
 class Login:
@@ -35,7 +33,6 @@ class Login:
         self._log_in = log_in
         self._monotonic = monotonic
         self._running: asyncio.Task[str] | None = None
-        self._since = float("-inf")
         self._pause_s = 0.0
         self._pause_until = float("-inf")
         self._failure = AttemptError(Verdict.ELSEWHERE, "", "")
@@ -62,9 +59,10 @@ class Login:
             raise AttemptError(Verdict.ELSEWHERE, endpoint, "this client was closed")
         return running.result()
 
-    def forget(self) -> None:
-        """The next call logs in again, unless one has done so just now."""
-        if self._monotonic() - self._since >= FRESH_S:
+    def forget(self, token: str) -> None:
+        """A call with `token` was refused: the next call logs in again, unless another one has
+        renewed it already."""
+        if self.token == token:
             self.token = ""
 
     def close(self) -> None:
@@ -77,7 +75,7 @@ class Login:
             return
         failure = login.exception()
         if failure is None:
-            self.token, self._since, self._pause_s = login.result(), self._monotonic(), 0.0
+            self.token, self._pause_s = login.result(), 0.0
             return
         self._pause_s = min(max(2 * self._pause_s, LEAST_PAUSE_S), MOST_PAUSE_S)
         self._pause_until = self._monotonic() + self._pause_s

@@ -57,6 +57,7 @@ class AttemptError(Exception):
     def __init__(self, verdict: Verdict, endpoint: str, reason: str) -> None:
         super().__init__(f"{endpoint}: {reason}")
         self.verdict = verdict
+        self.endpoint = endpoint
 
 
 def verdict_of(code: grpc.StatusCode, details: str) -> Verdict:

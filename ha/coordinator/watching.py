@@ -54,6 +54,7 @@ class Watching:
         self._options = options
         self._pause = pause
         self._call: Any = None
+        self._token = ""
         self._ended = False
         self._denied = 0
         self.compacted = False
@@ -87,7 +88,7 @@ class Watching:
 
     async def _stream(self, endpoint: str) -> AsyncGenerator[Changes, None]:
         before = self._attempts.guard.seen(endpoint)
-        self._call = await self._attempts.open_stream(
+        self._call, self._token = await self._attempts.open_stream(
             endpoint, WATCH, seconds=self._options.attempt_s
         )
         reading: asyncio.Task[Any] | None = None
@@ -165,6 +166,6 @@ class Watching:
             raise CoordinatorRefusedError(f"watch is refused: {error}") from error
         if error.verdict is Verdict.TOKEN:
             self._denied += 1
-            self._attempts.forget_token()
+            self._attempts.forget(self._token)
             if self._denied > 1:
                 raise CoordinatorRefusedError(f"watch is refused: {error}") from error

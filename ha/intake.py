@@ -9,6 +9,9 @@ written and flushed in one call: a client is waiting for that put.
 
 What is not written yet has a bound, above which nothing is read, so that the other side must wait;
 its silence then does not count. What has come is stored before an ended connection is over.
+
+After a failure in a thread nothing more of that stream is written, and nothing is acknowledged: the
+next batch continues where the failed one should have ended.
 """
 
 import asyncio
@@ -56,7 +59,7 @@ class Stored(Protocol):
         """Make durable what has been run; how far that is."""
 
     def run_and_flush(self, work: Any, /) -> tuple[bool, Any]:
-        """`run` and `flush`; and whether this made the log here one with the other side's."""
+        """`run` and `flush`; and whether the log here is one with the other side's from now on."""
 
 
 SessionT = TypeVar("SessionT", bound=Session)
@@ -119,6 +122,7 @@ class Intake(ABC, Generic[SessionT, StoredT, EndT]):
         self._has_room = asyncio.Event()
         self._has_room.set()
         self._unflushed = asyncio.Event()
+        self._store_failed = False  # set in the thread that failed, at once
         self._frames_to_send: dict[object, bytes] = {}
         self._has_frame = asyncio.Event()
         self._ended: asyncio.Future[EndT] = asyncio.get_running_loop().create_future()
@@ -166,14 +170,14 @@ class Intake(ABC, Generic[SessionT, StoredT, EndT]):
         try:
             self._obey(self.session.start(self._clock.monotonic()))
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            for task in tasks:
-                if task.done() and not task.cancelled():
-                    task.result()
+            self._raise_failure(tasks)
             rest = [work for work, _ in self._work]
             self._work.clear()
             last = self._last_work(rest)
             if last is not None:
-                await self._threads.write(last)  # behind what the thread is at
+                # behind what the thread is at
+                await self._threads.write(partial(self._unless_failed, last))
+                self._raise_failure(tasks)
             if not self._ended.done():
                 self.end(self._broken(ConnectionError("a part of the stream was cancelled")))
             return self._ended.result()
@@ -218,6 +222,22 @@ class Intake(ABC, Generic[SessionT, StoredT, EndT]):
         else:
             self._has_room.set()
 
+    def _unless_failed(self, call: Callable[[], T]) -> T | None:
+        """In a thread: `call`, unless something has failed before; None then."""
+        if self._store_failed:
+            return None
+        try:
+            return call()
+        except BaseException:
+            self._store_failed = True
+            raise
+
+    @staticmethod
+    def _raise_failure(tasks: Sequence[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            if task.done() and not task.cancelled():
+                task.result()
+
     # --- the loops
 
     async def _until_broken(self, loop: Callable[[], Awaitable[None]]) -> None:
@@ -257,13 +277,14 @@ class Intake(ABC, Generic[SessionT, StoredT, EndT]):
             batch, size = self._batch()
             try:
                 if size >= FLUSH_APART_BYTES and self.followed:
-                    await self._threads.write(partial(self._stored.run, batch))
+                    run = partial(self._stored.run, batch)
+                    await self._threads.write(partial(self._unless_failed, run))
                     self._unflushed.set()
                 else:
-                    run = partial(self._stored.run_and_flush, batch)
-                    joined, done = await self._threads.write(run)
-                    if joined or self.followed:
-                        self._durable(done)
+                    both = partial(self._stored.run_and_flush, batch)
+                    outcome = await self._threads.write(partial(self._unless_failed, both))
+                    if outcome is not None and (outcome[0] or self.followed):
+                        self._acknowledge(outcome[1])
             except (StoreError, FormatError, OSError) as error:
                 await self._fault(error)
             self._count(-size)
@@ -274,9 +295,14 @@ class Intake(ABC, Generic[SessionT, StoredT, EndT]):
             await self._unflushed.wait()
             self._unflushed.clear()
             try:
-                self._durable(await self._threads.flush(self._stored.flush))
+                flush = partial(self._unless_failed, self._stored.flush)
+                self._acknowledge(await self._threads.flush(flush))
             except (StoreError, FormatError, OSError) as error:
                 await self._fault(error)
+
+    def _acknowledge(self, done: Any) -> None:
+        if not self._store_failed:
+            self._durable(done)
 
     def _batch(self) -> tuple[list[Any], int]:
         """The next work, at least one piece, with at most `batch_bytes`; and how many bytes."""

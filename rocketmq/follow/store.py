@@ -4,7 +4,7 @@
     Compared ─▶ what comes from here on is ours       flush: fdatasync ─▶ how far it is durable
 
 Bytes are stored only behind a log that was compared to its end, so nothing here is acknowledged
-that is not the broker's. After a failure nothing more of that connection is done.
+that is not the broker's.
 """
 
 import logging
@@ -30,7 +30,6 @@ class FollowStore:
         self.store = store
         self._on_compared = on_compared
         self.compared = False
-        self._failed = False
         self._start = 0
         self._intake = store.raw_intake()
 
@@ -41,23 +40,13 @@ class FollowStore:
 
     def begin(self, start: int) -> None:
         """A new connection sends from `start` on."""
-        self.compared = self._failed = False
+        self.compared = False
         self._start = start
         self._intake = self.store.raw_intake()
 
     def run(self, work: Sequence[Work]) -> bool:
         """Execute the work; whether the log is compared to its end by now. Raises LogsDifferError,
         BrokerError for bytes that are no records, and what the store raises."""
-        if self._failed:
-            raise ProtocolError("work came after a failure on the same connection")
-        try:
-            self._run(work)
-        except BaseException:
-            self._failed, self.compared = True, False
-            raise
-        return self.compared
-
-    def _run(self, work: Sequence[Work]) -> None:
         for each in work:
             if isinstance(each, Append):
                 self._append(each)
@@ -68,15 +57,11 @@ class FollowStore:
                 self.compared = True
             elif isinstance(each, Differs):
                 raise LogsDifferError(self._start, each.offset)
+        return self.compared
 
     def run_and_flush(self, work: Sequence[Work]) -> tuple[bool, int]:
         """`run`, and `flush` once the log is compared: the answers of both."""
         return self.run(work), self.flush() if self.compared else 0
-
-    def finish(self, work: Sequence[Work]) -> None:
-        """The last work of a connection, unless something has failed before; flushed on return."""
-        if not self._failed:
-            self.run_and_flush(work)
 
     def flush(self) -> int:
         """Make durable what was written; returns the log offset below which all is."""

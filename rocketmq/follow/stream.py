@@ -69,7 +69,7 @@ class FollowStream(Intake[FollowSession, FollowStore, str]):
 
     def _last_work(self, rest: list[Work]) -> Callable[[], object] | None:
         # flushed too: the broker may have ended for ever, and this may be the only copy
-        return partial(self._stored.finish, rest)
+        return partial(self._stored.run_and_flush, rest)
 
     def _durable(self, done: int) -> None:
         if not self.followed:

@@ -59,7 +59,7 @@ class Disk:
     def run(self, work: Sequence[bytes]) -> bool:
         self.write_gate.pass_through()
         if "run" in self.fails:
-            raise self.fails["run"]
+            raise self.fails.pop("run")
         self.written += work
         self.batches.append(len(work))
         return True
@@ -113,6 +113,7 @@ class Taker(Intake[Decisions, Disk, str]):
         self.reads = 0
         self.acks: list[int] = []
         self.faults = 0
+        self.stays = False
 
     def feed(self, *pieces: bytes | Exception | None) -> None:
         self.incoming += pieces
@@ -149,7 +150,8 @@ class Taker(Intake[Decisions, Disk, str]):
 
     async def _fault(self, error: Exception) -> None:
         self.faults += 1
-        await super()._fault(error)
+        if not self.stays:
+            await super()._fault(error)
 
     def _durable(self, done: int) -> None:
         self.followed = True
@@ -288,6 +290,45 @@ async def test_a_full_disk_ends_the_stream_and_what_waited_is_not_stored(rig: Ri
         await rig.result()
     assert len(rig.disk.written) == 1
     assert rig.taker.acks == [1]
+
+
+@pytest.mark.parametrize("how", [None, ConnectionResetError("reset")])
+async def test_what_waits_behind_a_batch_that_fails_as_the_stream_ends_is_not_stored(
+    rig: Rig, how: Exception | None
+) -> None:
+    await rig.followed()
+    rig.disk.write_gate.close()
+    rig.taker.feed(b"1")
+    await rig.disk.write_gate.reached()
+    rig.taker.feed(b"2", b"3", how)
+    await rig.taker.has_read(5)
+    rig.disk.fails["run"] = DiskFullError("the disk is full")
+    rig.disk.write_gate.open()
+    with pytest.raises(DiskFullError, match="full"):
+        await rig.result()
+    assert rig.disk.written == [PIECE]
+
+
+async def test_after_a_failed_batch_a_stream_that_stays_stores_and_acknowledges_nothing(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "FLUSH_APART_BYTES", 1)
+    rig.taker.stays = True
+    await rig.followed()
+    rig.disk.flush_gate.close()
+    rig.taker.feed(PIECE)
+    await rig.disk.flush_gate.reached()
+    rig.disk.fails["run"] = DiskFullError("the disk is full")
+    rig.taker.feed(PIECE)
+    await eventually(lambda: rig.taker.faults == 1)
+    rig.taker.feed(PIECE, PIECE)
+    await rig.taker.has_read(5)
+    rig.disk.flush_gate.open()
+    await rig.threads.wait()
+    await turns()
+    assert len(rig.disk.written) == 2
+    assert rig.taker.acks == [1]
+    assert not rig.running.done()
 
 
 async def test_a_stop_does_not_wait_for_the_disk_and_gives_it_nothing_more(rig: Rig) -> None:

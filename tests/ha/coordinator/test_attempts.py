@@ -8,6 +8,7 @@ import grpc
 import pytest
 from grpc import aio
 
+from fakes.replicas import eventually
 from tandemlog.v1 import coordinator_pb2 as pb
 from tandemlog_server.ha.coordinator.etcd_client import EtcdCoordinator
 from tandemlog_server.ha.coordinator.methods import AUTHENTICATE, RANGE, Method
@@ -61,9 +62,7 @@ class Etcd:
         return pb.RangeResponse(header=header)
 
     async def waiting(self, count: int) -> None:
-        async with asyncio.timeout(30):
-            while self.reads < count:
-                await asyncio.sleep(0)
+        await eventually(lambda: self.reads >= count)
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ class RocketmqServing:
         self._opening: asyncio.Task[None] | None = None
         self._serving: BrokerServing | None = None
 
-    async def begin(self, master: ReplicationMaster) -> None:
+    def begin(self, master: ReplicationMaster) -> None:
         """Serve in the term of `master`, as soon as the ports are free."""
         if self._options is not None:
             self._opening = asyncio.create_task(self._open(master), name="rocketmq")

@@ -124,7 +124,7 @@ class Terms(CurrentRole):
                 lease_fault=lease_fault,
             )
         )
-        await self.brokers.begin(master)
+        self.brokers.begin(master)
 
     async def relay(self, follower: BrokerFollower) -> None:
         """Lead this store's slaves with the log that `follower` brings. Raises as `lead`."""

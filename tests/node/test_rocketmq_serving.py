@@ -134,7 +134,7 @@ async def test_a_taken_port_is_tried_again_and_harms_nothing(
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", ha))
         taken.listen()
-        await serving.begin(replica.master)
+        serving.begin(replica.master)
         await eventually(lambda: "slave brokers cannot follow yet" in caplog.text)
     await eventually(lambda: reachable(ha) and reachable(remoting))
     assert caplog.text.count("cannot follow yet") == 1
@@ -149,7 +149,7 @@ async def test_it_may_end_before_it_has_begun(tmp_path: Path) -> None:
     replica = Replica(tmp_path, "m")
     await replica.lead()
     serving = RocketmqServing(config(tmp_path))
-    await serving.begin(replica.master)
+    serving.begin(replica.master)
     await serving.end()
     await asyncio.sleep(0)
     assert not reachable(ports(serving)[1])

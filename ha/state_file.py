@@ -8,9 +8,9 @@ refused, because its acknowledgements would be counted under a wrong name.
 import uuid
 from pathlib import Path
 
-from tandemlog_server.storage.disk.files import FileSystem
+from tandemlog_server.storage.disk.file_system import FileSystem
 from tandemlog_server.storage.disk.small_files import read_small, write_small
-from tandemlog_server.storage.disk_refusal import refusing
+from tandemlog_server.storage.disk_errors import refusing
 from tandemlog_server.storage.store_paths import StorePaths
 
 from .config import HaConfig, Role

@@ -20,12 +20,12 @@ from tandemlog_server.ha.config import HaConfig
 from tandemlog_server.ha.errors import HaError
 from tandemlog_server.ha.state_file import StateFile
 from tandemlog_server.rocketmq.follow.address import parse_address
-from tandemlog_server.storage.disk.files import FileSystem
-from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.disk.file_system import FileSystem
+from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 from tandemlog_server.storage.errors import StoreError, StoreLayoutError
 from tandemlog_server.storage.state_files.abort_file import AbortFile
-from tandemlog_server.storage.state_files.checkpoint import StoreCheckpoint
 from tandemlog_server.storage.state_files.lock_file import LockFile
+from tandemlog_server.storage.state_files.store_checkpoint import StoreCheckpoint
 from tandemlog_server.storage.store_paths import StorePaths
 
 from .process.machine_bounds import (

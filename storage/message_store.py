@@ -29,9 +29,10 @@ from tandemlog.format.record.batch import RecordBatch
 
 from .clock import Clock, SystemClock
 from .config import ConfirmSource, FlushMode, RetentionConfig, StoreConfig
-from .disk.files import Buffer, FileSystem
-from .disk.real_files import RealFileSystem
-from .disk_refusal import refusing
+from .cut_positions import Row, cut_positions, queue_end
+from .disk.file_system import Buffer, FileSystem
+from .disk.real_file_system import RealFileSystem
+from .disk_errors import refusing
 from .errors import (
     BatchRefusedError,
     DiskFullError,
@@ -42,10 +43,9 @@ from .errors import (
 )
 from .housekeeping import RETENTION, housekeeping, save_offsets
 from .log.flush import FlushService
+from .log.log_scanner import Damage
 from .log.raw_intake import RawIntake, damage_end
-from .log.scan import Damage
 from .metadata.topics import TopicConfig
-from .position_check import Row, cut_positions, queue_end
 from .progress import Progress
 from .puts.pacing import ReputPacing
 from .puts.put_path import AppendResult, PutPath
@@ -56,7 +56,7 @@ from .recovery.opening import Opened, open_store
 from .recovery.prologue import needs_prologue, prologue, take_prologue
 from .recovery.set_aside import drop_set_aside
 from .recovery.truncation import cut_store, set_aside, take_over_log_end
-from .retention.cleaning import Cleaner
+from .retention.cleaner import Cleaner
 from .store_keeper import StoreKeeper
 from .store_parts import close_parts
 from .topic_changes import create_topic

@@ -10,7 +10,7 @@ from tandemlog.format.files.queue_unit import DelayLevels
 
 from .clock import SteadyClock
 from .config import StoreConfig
-from .disk.files import FileSystem
+from .disk.file_system import FileSystem
 from .dispatch.mending_source import MendingSource
 from .dispatch.record_witness import RecordWitness
 from .dispatch.reput import Dispatchers, ReputService
@@ -28,11 +28,11 @@ from .producers.producer_table import ProducerTable
 from .queues.consume_queue_store import ConsumeQueueStore
 from .queues.queue_table import QueueTable
 from .reads.store_reader import StoreReader
-from .state_files.checkpoint import StoreCheckpoint
 from .state_files.producer_begins import ProducerBeginsFile
 from .state_files.queue_begins import QueueBeginsFile
 from .state_files.recovery_point import RecoveryPointFile
 from .state_files.seen_time import SeenTime
+from .state_files.store_checkpoint import StoreCheckpoint
 from .state_files.time_steps import TimeSteps
 from .stats import StoreStats
 from .store_paths import StorePaths

@@ -32,7 +32,7 @@ from tandemlog.transport.security import Security
 from tandemlog_server.node.settings.listen_endpoints import usable
 from tandemlog_server.node.settings.node_config import ConfigError
 from tandemlog_server.storage.config import StoreConfig
-from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 from tandemlog_server.storage.errors import StoreLockedError
 from tandemlog_server.storage.inspect.geometry import Geometry
 

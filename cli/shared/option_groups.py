@@ -20,7 +20,7 @@ from typing import Any, get_type_hints
 import typer
 
 from tandemlog_server.storage.config import StoreConfig
-from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 from tandemlog_server.storage.store_paths import StorePaths
 
 from .exit_codes import STORE

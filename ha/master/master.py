@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tandemlog.v1 import common_pb2
 from tandemlog_server.storage.clock import Clock
-from tandemlog_server.storage.disk.files import FileSystem
-from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.disk.file_system import FileSystem
+from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 
 from ..config import HaConfig
 from ..errors import NotRunningError, TooManyError

@@ -17,8 +17,8 @@ from tandemlog.transport.handshake import explain, may_be_handshake
 from tandemlog.transport.security_files import SecurityFileError, SecurityFiles
 from tandemlog.v1 import common_pb2
 from tandemlog_server.storage.clock import Clock
-from tandemlog_server.storage.disk.files import FileSystem
-from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.disk.file_system import FileSystem
+from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 from tandemlog_server.storage.errors import StoreError
 
 from ..config import HaConfig

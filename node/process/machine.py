@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from tandemlog_server.storage.clock import Clock, SystemClock
 from tandemlog_server.storage.config import StoreConfig
-from tandemlog_server.storage.disk.files import FileSystem
-from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.disk.file_system import FileSystem
+from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 from tandemlog_server.storage.message_store import MessageStore
 
 logger = logging.getLogger(__name__)

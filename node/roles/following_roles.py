@@ -26,7 +26,7 @@ from tandemlog_server.rocketmq.follow.address import BrokerAddress
 from tandemlog_server.rocketmq.follow.follower import BrokerFollower
 from tandemlog_server.rocketmq.follow.note import Following, FollowingFile, TakenOver
 from tandemlog_server.rocketmq.follow.takeover import obstacle
-from tandemlog_server.storage.disk.files import FileSystem
+from tandemlog_server.storage.disk.file_system import FileSystem
 from tandemlog_server.storage.errors import StoreError
 
 from ..process.tasks import stopped, to_its_end, watched

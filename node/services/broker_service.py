@@ -36,7 +36,7 @@ from tandemlog.format.constants import MAX_QUERY, MAX_QUERY_ALL, NO_END, Buffer
 from tandemlog.format.files.log_history import MAX_TERMS
 from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.storage.message_store import MessageStore
-from tandemlog_server.storage.queues.search import Boundary
+from tandemlog_server.storage.queues.queue_search import Boundary
 from tandemlog_server.storage.reads.results import FoundRecords
 
 from ..access.access_refusals import NotKnownError

@@ -18,7 +18,7 @@ from tandemlog_server.ha.errors import HaError
 from tandemlog_server.ha.intake import StoreThreads, follow_forever
 from tandemlog_server.ha.store_port import StorePort
 from tandemlog_server.storage.clock import Clock
-from tandemlog_server.storage.disk.files import FileSystem
+from tandemlog_server.storage.disk.file_system import FileSystem
 from tandemlog_server.storage.errors import StoreError
 
 from ..wire.client import RemotingClient

@@ -13,9 +13,9 @@ from pathlib import Path
 from tandemlog.format.words import visible
 from tandemlog_server.ha.errors import StateFileError
 from tandemlog_server.storage.disk.checked_json import decode_checked, encode_checked
-from tandemlog_server.storage.disk.files import FileSystem
+from tandemlog_server.storage.disk.file_system import FileSystem
 from tandemlog_server.storage.disk.small_files import read_small, write_small
-from tandemlog_server.storage.disk_refusal import refusing
+from tandemlog_server.storage.disk_errors import refusing
 from tandemlog_server.storage.store_paths import StorePaths
 
 FILE_NAME = "following.json"

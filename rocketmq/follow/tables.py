@@ -22,9 +22,9 @@ from tandemlog.format.files.names import names_a_folder
 from tandemlog.format.words import counted, quoted, visible
 from tandemlog_server.ha.store_port import StorePort
 from tandemlog_server.storage.disk.checked_json import decode_checked, encode_checked
-from tandemlog_server.storage.disk.files import FileSystem
+from tandemlog_server.storage.disk.file_system import FileSystem
 from tandemlog_server.storage.disk.small_files import read_small, write_small
-from tandemlog_server.storage.disk_refusal import refusing
+from tandemlog_server.storage.disk_errors import refusing
 from tandemlog_server.storage.metadata.json_file import Json, integer, parse, table
 from tandemlog_server.storage.metadata.topics import MAX_QUEUES
 from tandemlog_server.storage.queues.queue_table import MAX_QUEUE_ID

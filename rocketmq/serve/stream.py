@@ -21,7 +21,7 @@ from tandemlog_server.ha.master.group import MasterGroup
 from tandemlog_server.ha.protocol.frames import Ack, Hello
 from tandemlog_server.ha.store_port import StorePort
 from tandemlog_server.storage.clock import Clock
-from tandemlog_server.storage.disk.files import FileSystem
+from tandemlog_server.storage.disk.file_system import FileSystem
 from tandemlog_server.storage.errors import StoreError
 
 from ..wire.frames import OffsetReader, encode_header

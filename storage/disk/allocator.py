@@ -23,9 +23,9 @@ import threading
 from collections import deque
 from pathlib import Path
 
-from ..disk_refusal import refusal
+from ..disk_errors import refusal
 from .disk_space import preallocate_big
-from .files import ZERO_CHUNK, FileSystem
+from .file_system import ZERO_CHUNK, FileSystem
 
 logger = logging.getLogger(__name__)
 

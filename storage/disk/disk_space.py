@@ -25,7 +25,7 @@ from pathlib import Path
 
 from tandemlog.format.constants import PAGE
 
-from .files import DiskUsage, FileSystem
+from .file_system import DiskUsage, FileSystem
 
 logger = logging.getLogger(__name__)
 

@@ -23,9 +23,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from ..disk_refusal import is_crowded
+from ..disk_errors import is_crowded
 from ..errors import FlushFailedError, StoreError
-from .files import Buffer, FileSystem, make_sparse
+from .file_system import Buffer, FileSystem, make_sparse
 
 logger = logging.getLogger(__name__)
 

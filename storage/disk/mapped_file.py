@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from tandemlog.format.constants import PAGE
 
 from ..errors import StoreClosedError, UnreadableError
-from .files import Buffer, FileSystem
+from .file_system import Buffer, FileSystem
 
 CHUNK_BITS: Final = 20
 CHUNK: Final = 1 << CHUNK_BITS

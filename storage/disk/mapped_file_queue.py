@@ -24,10 +24,10 @@ from pathlib import Path
 
 from tandemlog.format.files.names import offset_file_name, parse_offset_file_name
 
-from ..disk_refusal import refusal
+from ..disk_errors import refusal
 from ..errors import MissingFileError, StoreLayoutError
 from .allocator import FileAllocator
-from .files import Buffer, FileSystem, make_sparse
+from .file_system import Buffer, FileSystem, make_sparse
 from .mapped_file import MappedFile
 
 logger = logging.getLogger(__name__)

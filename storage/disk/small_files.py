@@ -6,7 +6,7 @@ tandemlog does too: the content before the last write, in case the file itself i
 
 from pathlib import Path
 
-from .files import Buffer, FileSystem
+from .file_system import Buffer, FileSystem
 
 BACKUP_SUFFIX = ".bak"
 

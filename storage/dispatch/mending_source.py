@@ -15,7 +15,7 @@ from tandemlog.format.files.queue_unit import DelayLevels
 
 from ..errors import CorruptStoreError
 from ..log.commit_log import CommitLog
-from ..log.scan import (
+from ..log.log_scanner import (
     MAX_TAIL,
     Damage,
     next_record,
@@ -23,8 +23,8 @@ from ..log.scan import (
     whole_but_for_body,
     whole_but_for_head,
 )
+from .dispatch_source import BATCH_BYTES, DispatchBatch, DispatchSource, LostRecord
 from .producer_feed import mark_bytes
-from .source import BATCH_BYTES, DispatchBatch, DispatchSource, LostRecord
 
 logger = logging.getLogger(__name__)
 

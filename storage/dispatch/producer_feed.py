@@ -13,7 +13,7 @@ from tandemlog.format.record.producer_mark import mark_in
 from tandemlog.format.record.record import Record
 
 from ..producers.producer_table import ProducerTable
-from .source import DispatchBatch
+from .dispatch_source import DispatchBatch
 
 
 def feed(table: ProducerTable, batch: DispatchBatch) -> list[str]:

@@ -18,7 +18,7 @@ from tandemlog.format.files.epochs import EpochTable
 from tandemlog.format.record.record import decode_record
 
 from ..errors import StoreError
-from .source import DispatchSource, LogPort
+from .dispatch_source import DispatchSource, LogPort
 
 
 class RecordWitness:

@@ -48,8 +48,8 @@ from ..queues.consume_queue_store import ConsumeQueueStore
 from ..queues.queue_table import QueueTable
 from ..queues.unit_queues import queue_of, queues_of
 from ..state_files.time_steps import TimeSteps
+from .dispatch_source import BATCH_BYTES, DispatchBatch, DispatchSource
 from .producer_feed import feed
-from .source import BATCH_BYTES, DispatchBatch, DispatchSource
 
 logger = logging.getLogger(__name__)
 

@@ -50,7 +50,7 @@ from tandemlog.format.files.index_layout import (
 
 from ..disk.disk_space import preallocate_big
 from ..disk.file_pool import FilePool
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..errors import CorruptStoreError
 from .unlinking import held_before
 

@@ -28,8 +28,8 @@ from tandemlog.format.files.names import index_file_name, parse_index_file_name
 
 from ..clock import Clock
 from ..disk.file_pool import FilePool
-from ..disk.files import FileSystem
-from ..disk_refusal import is_full, refusal
+from ..disk.file_system import FileSystem
+from ..disk_errors import is_full, refusal
 from ..errors import CorruptStoreError, StoreError
 from .index_file import DRAFT_PREFIX, IndexFile, create_index_file
 from .index_state import IndexState, save_index_state

@@ -15,7 +15,7 @@ from pathlib import Path
 from tandemlog.format.errors import FormatError
 from tandemlog.format.fast_crc import crc32
 
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..disk.small_files import read_small, write_small
 
 VERSION = 1

@@ -19,7 +19,7 @@ from tandemlog.format.files import store_json
 from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE
 from tandemlog.format.words import counted
 
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..disk.mapped_file_queue import MappedFileQueue
 from ..disk.small_files import read_small
 from ..store_paths import StorePaths

@@ -18,7 +18,7 @@ from tandemlog.format.files.names import parse_index_file_name, parse_offset_fil
 from tandemlog.format.files.queue_unit import UNIT_SIZE, DelayLevels
 
 from ..config import LOG_FILE_SIZES, StoreConfig
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..disk.mapped_file_queue import file_size_of
 from ..errors import StoreLayoutError
 from ..store_paths import StorePaths

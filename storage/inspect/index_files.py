@@ -23,7 +23,7 @@ from tandemlog.format.files.index_layout import (
     slot_of,
 )
 
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..errors import UnreadableError
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.record.record import Record, decode_record, is_blank
 
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..disk.mapped_file import MappedFile
 from ..disk.mapped_file_queue import MappedFileQueue
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE, valid_units
 
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..disk.mapped_file_queue import MappedFileQueue
 from ..errors import MissingFileError, StoreLayoutError
 from .geometry import Geometry

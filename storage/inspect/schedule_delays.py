@@ -16,10 +16,10 @@ from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.files.queue_unit import UNIT_DTYPE, UNIT_SIZE, delays_of_queues
 from tandemlog.format.record.record import Record, decode_record
 
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..disk.mapped_file_queue import MappedFileQueue
 from ..errors import StoreLayoutError
-from ..log.scan import record_view
+from ..log.log_scanner import record_view
 from ..store_paths import StorePaths
 
 

@@ -34,10 +34,10 @@ from tandemlog.format.record.record import encode_blank
 from ..clock import Clock
 from ..config import StoreConfig
 from ..disk.allocator import FileAllocator
-from ..disk.files import Buffer, FileSystem
+from ..disk.file_system import Buffer, FileSystem
 from ..disk.mapped_file import MappedFile
 from ..disk.mapped_file_queue import MappedFileQueue
-from ..disk_refusal import crowded, is_crowded, refusal
+from ..disk_errors import crowded, is_crowded, refusal
 from ..errors import (
     FlushFailedError,
     OffsetOutOfRangeError,
@@ -52,12 +52,12 @@ from ..stats import LatencyHistogram
 from ..store_paths import StorePaths
 from .append_assign import assign_offsets
 from .append_plan import AppendPlan, plan_append, plan_raw
-from .append_room import with_room
 from .batch_check import CheckedBatch, check_batch
+from .crc_room import with_room
 from .log_reader import LogReader
+from .log_scanner import next_record
 from .recent_starts import RecentStarts
 from .record_check import RecordLimits
-from .scan import next_record
 from .stages import LogStages
 
 logger = logging.getLogger(__name__)

@@ -29,10 +29,10 @@ from tandemlog.format.constants import BLANK_SIZE, MAGIC_BLANK, MIN_RECORD_SIZE,
 from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.record.record import decode_record
 
-from ..disk.files import Buffer
+from ..disk.file_system import Buffer
 from ..errors import DamagedChunkError
 from .commit_log import CommitLog
-from .scan import next_record
+from .log_scanner import next_record
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from ..clock import Clock
 from ..disk.mapped_file_queue import MappedFileQueue
-from ..disk_refusal import crowded, is_crowded
+from ..disk_errors import crowded, is_crowded
 from ..errors import FlushFailedError, StoreError, StoreReadOnlyError
 from ..positions import Position
 from ..stats import LatencyHistogram

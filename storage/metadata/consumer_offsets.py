@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..errors import CorruptStoreError
 from .json_file import VERSION, JsonFile, integer, parse, table
 from .topics import MetadataError

@@ -16,9 +16,9 @@ from pathlib import Path
 from tandemlog.format.errors import FormatError
 from tandemlog.format.files.epochs import EpochEntry, EpochTable, decode_epochs
 
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..disk.small_files import backup_of, read_small, remove_small, write_small
-from ..disk_refusal import refusing
+from ..disk_errors import refusing
 from ..errors import CorruptStoreError
 
 logger = logging.getLogger(__name__)

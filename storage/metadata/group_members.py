@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from .json_file import Json, JsonFile, parse, table
 
 _GROUPS = "groups"

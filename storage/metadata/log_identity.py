@@ -22,7 +22,7 @@ from pathlib import Path
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
 from tandemlog.format.files.log_history import MAX_TERMS, LogHistory, LogTerm, id_of, id_text
 
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..errors import CorruptStoreError
 from .epoch_file import EpochFile
 from .json_file import JsonFile, parse, table

@@ -25,7 +25,7 @@ from tandemlog.format.constants import (
 )
 from tandemlog.format.errors import FormatError
 
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..errors import CorruptStoreError, StoreError
 from ..listeners import Listeners
 from .json_file import Json, JsonFile, integer, parse, table

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from .requests import Extent
+from .producer_requests import Extent
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,9 +49,9 @@ from tandemlog.format.record.producer_mark import ProducerMark, parse_producer_m
 
 from ..shares import Shares
 from .outcomes import Duplicate, New, Outcome, ProducerState, Resume
+from .producer_requests import CountRecords, Extent, Producer, Request, cut_request
+from .producer_snapshot import TableSnapshot, decode, encode_row
 from .refusals import bad_mark, conflict, fenced, gap, other_request, too_many, unknown
-from .requests import CountRecords, Extent, Producer, Request, cut_request
-from .snapshot import TableSnapshot, decode, encode_row
 
 ANYWHERE: Final = 1 << 63
 GRACE_S: Final = 3600.0

@@ -17,8 +17,8 @@ from ..log.commit_log import CommitLog
 from ..producers.outcomes import Duplicate, Resume
 from ..producers.producer_table import ProducerTable
 from ..queues.queue_table import QueueTable
+from .retried_requests import extents_of, mark_of, rest_of, stored_segments
 from .targets import PutTargets
-from .torn_requests import extents_of, mark_of, rest_of, stored_segments
 
 logger = logging.getLogger(__name__)
 

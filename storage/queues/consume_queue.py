@@ -20,7 +20,7 @@ from tandemlog.format.files.names import offset_file_name, parse_offset_file_nam
 from tandemlog.format.files.queue_unit import PRE_BLANK, UNIT_DTYPE, UNIT_SIZE
 
 from ..disk.file_pool import FilePool
-from ..disk.files import Buffer
+from ..disk.file_system import Buffer
 from ..errors import CorruptStoreError, MissingFileError, StoreLayoutError
 
 UNREADABLE = (errno.EIO, errno.EBADMSG, errno.EUCLEAN)

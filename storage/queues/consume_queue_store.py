@@ -24,18 +24,18 @@ from numpy.typing import NDArray
 from tandemlog.format.files.queue_unit import UNIT_SIZE
 
 from ..disk.file_pool import FilePool
-from ..disk.files import FileSystem
-from ..disk_refusal import refusal
+from ..disk.file_system import FileSystem
+from ..disk_errors import refusal
 from ..errors import CorruptStoreError, StoreBusyError, StoreError
 from ..traffic import QueueTraffic
 from .consume_queue import ConsumeQueue
-from .mending import QueueMender
 from .queue_checkpoint import DAMAGED_END, QueueCheckpoint
+from .queue_mender import QueueMender
+from .queue_runs import regroup
+from .queue_search import Boundary, search_by_time
 from .queue_table import QueueTable
-from .runs import regroup
-from .search import Boundary, search_by_time
-from .tails import MEMORY_BYTES
-from .units import Change, QueueUnits
+from .queue_tails import MEMORY_BYTES
+from .queue_units import Change, QueueUnits
 
 logger = logging.getLogger(__name__)
 

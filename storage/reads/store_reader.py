@@ -34,8 +34,8 @@ from ..index.index_service import IndexService
 from ..log.commit_log import CommitLog
 from ..positions import Position
 from ..queues.consume_queue_store import ConsumeQueueStore
+from ..queues.queue_search import Boundary
 from ..queues.queue_table import QueueTable
-from ..queues.search import Boundary
 from ..state_files.time_steps import TimeSteps
 from ..stats import StoreStats
 from .few_records import FEW, FewRecords

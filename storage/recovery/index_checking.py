@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tandemlog.format.files.index_chains import time_diffs
 
-from ..dispatch.source import DispatchSource
+from ..dispatch.dispatch_source import DispatchSource
 from ..index.index_file import IndexFile
 from ..index.index_service import IndexService
 

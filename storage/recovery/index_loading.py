@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from tandemlog.format.errors import FormatError
 from tandemlog.format.words import counted
 
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..index.index_service import IndexService
 from ..index.index_state import IndexState, load_index_state
 

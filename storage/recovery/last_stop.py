@@ -17,13 +17,13 @@ counted as held before it was fsynced counts on until recovery has fsynced it.
 
 import threading
 
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..errors import FlushFailedError, StoreError
-from ..inspect.examination import Examination
 from ..log.commit_log import CommitLog
 from ..state_files.fsync_flag import FsyncFlag
 from ..state_files.session_file import Session, SessionFile, next_session
 from ..store_paths import StorePaths
+from .analysis import Examination
 from .page_cache import forget_page_cache
 
 

@@ -27,20 +27,20 @@ from ..config import StoreConfig
 from ..disk.allocator import remove_spares
 from ..disk.disk_space import Reserve
 from ..disk.file_pool import remove_drafts
-from ..disk.files import FileSystem
-from ..disk_refusal import refusal
+from ..disk.file_system import FileSystem
+from ..disk_errors import refusal
 from ..errors import DiskFullError, FlushFailedError, StoreReadOnlyError
-from ..inspect.examination import Examination, examine
 from ..inspect.geometry import Geometry
 from ..progress import Progress
 from ..state_files.abort_file import AbortFile
 from ..state_files.lock_file import LockFile
 from ..store_parts import StoreParts, close_parts, open_parts
 from ..store_paths import StorePaths
+from .analysis import Examination, examine
 from .last_stop import LastStop
 from .persistence import Persistence
 from .recovery import recover
-from .report import RecoveryReport
+from .recovery_report import RecoveryReport
 from .set_aside import finish_interrupted_move
 from .topic_recovery import restore_topics
 from .withdrawal import withdraw

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..state_files.recovery_point import RecoveryPointFile
 from ..store_paths import StorePaths
 

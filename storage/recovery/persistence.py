@@ -23,9 +23,9 @@ from dataclasses import replace
 
 from tandemlog.format.files.checkpoint import Checkpoint
 
-from ..disk_refusal import refusing
+from ..disk_errors import refusing
 from ..errors import DiskFullError, FlushFailedError, StoreError, StoreReadOnlyError
-from ..producers.snapshot import TableSnapshot, write_snapshot
+from ..producers.producer_snapshot import TableSnapshot, write_snapshot
 from ..queues.queue_checkpoint import QueueCheckpoint
 from ..state_files.recovery_point import RecoveryPoint
 from ..store_parts import StoreParts

@@ -12,7 +12,7 @@ from typing import Final
 
 from tandemlog.format.errors import FormatError
 
-from ..disk_refusal import refusing
+from ..disk_errors import refusing
 from ..queues.queue_table import QueueTable
 from ..state_files.producer_begins import table_before
 from ..state_files.queue_begins import QueueBegins, decode

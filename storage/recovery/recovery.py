@@ -24,22 +24,22 @@ from tandemlog.format.errors import FormatError
 from tandemlog.format.words import counted
 
 from ..config import ConfirmSource
-from ..disk.files import remove_tree
+from ..disk.file_system import remove_tree
 from ..disk.small_files import read_small
 from ..errors import DiskFullError, StoreLayoutError
-from ..inspect.examination import Examination
 from ..inspect.geometry import CONFIG_WAY_OUT, config_in_rocksdb
-from ..producers.snapshot import snapshot_offset
+from ..producers.producer_snapshot import snapshot_offset
 from ..progress import Progress
 from ..queues.queue_checkpoint import QueueCheckpoint
 from ..state_files.queue_begins import Numbers
 from ..store_parts import StoreParts
+from .analysis import Examination
 from .cut_copy import save_copy
 from .index_checking import check_newest, has_tag_entries
 from .index_loading import load_index
 from .queue_loading import LoadContext, load_queues
-from .report import RecoveryReport
-from .undispatched import read_tail
+from .recovery_report import RecoveryReport
+from .undispatched_tail import read_tail
 
 logger = logging.getLogger(__name__)
 

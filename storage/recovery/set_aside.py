@@ -26,11 +26,11 @@ from pathlib import Path
 from tandemlog.format.files.checkpoint import Checkpoint
 from tandemlog.format.files.names import parse_offset_file_name
 
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..disk.mapped_file_queue import move_file
 from ..disk.small_files import read_small, remove_small, write_small
-from ..state_files.checkpoint import StoreCheckpoint
 from ..state_files.recovery_point import RecoveryPoint, RecoveryPointFile
+from ..state_files.store_checkpoint import StoreCheckpoint
 from ..store_parts import StoreParts
 from ..store_paths import StorePaths
 

@@ -15,7 +15,7 @@ from tandemlog.format.words import counted
 
 from ..metadata.topics import MAX_QUEUES, TopicConfig
 from ..store_parts import StoreParts
-from .report import RecoveryReport
+from .recovery_report import RecoveryReport
 
 logger = logging.getLogger(__name__)
 

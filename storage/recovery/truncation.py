@@ -11,7 +11,7 @@ Setting a log aside removes everything; after a crash it is either done or not (
 import logging
 from collections.abc import Callable
 
-from ..disk_refusal import refusal, refusing
+from ..disk_errors import refusal, refusing
 from ..errors import (
     CorruptStoreError,
     DiskFullError,
@@ -21,11 +21,11 @@ from ..errors import (
     StoreReadOnlyError,
 )
 from ..log.commit_log import CommitLog, require_file_start
-from ..log.scan import LogScanner
+from ..log.log_scanner import LogScanner
 from ..store_parts import StoreParts
 from .persistence import Persistence, telling
 from .set_aside import SetAsideNote, move_aside
-from .undispatched import begin_at_ends, read_tail
+from .undispatched_tail import begin_at_ends, read_tail
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from tandemlog.format.errors import FormatError
 
 from ..disk.small_files import read_small, remove_small
 from ..index.index_state import decode_index_state
-from ..producers.snapshot import snapshot_offset
+from ..producers.producer_snapshot import snapshot_offset
 from ..state_files.recovery_point import RecoveryPoint
 from ..store_parts import StoreParts
 

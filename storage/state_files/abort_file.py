@@ -7,7 +7,7 @@ next start recovers as after a crash. tandemlog does the same.
 
 from pathlib import Path
 
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..disk.small_files import read_small, remove_small, write_small
 
 

@@ -9,7 +9,7 @@ ends.
 import logging
 from pathlib import Path
 
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..disk.small_files import read_small, write_small
 
 logger = logging.getLogger(__name__)

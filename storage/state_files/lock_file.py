@@ -16,9 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
-from ..disk.files import FileSystem
-from ..disk.real_files import RealFileSystem
-from ..disk_refusal import refusal
+from ..disk.file_system import FileSystem
+from ..disk.real_file_system import RealFileSystem
+from ..disk_errors import refusal
 from ..errors import StoreLockedError
 from .abort_file import AbortFile
 

@@ -22,10 +22,10 @@ from pathlib import Path
 
 from tandemlog.format.errors import FormatError
 
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..disk.small_files import read_small, remove_small, write_small
+from ..producers.producer_snapshot import TableSnapshot, snapshot_offset
 from ..producers.producer_table import ProducerTable
-from ..producers.snapshot import TableSnapshot, snapshot_offset
 
 KEPT = 4
 """Requests of a producer: only its last ones can still be on their way. What came before them is

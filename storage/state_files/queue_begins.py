@@ -25,7 +25,7 @@ from tandemlog.format.files.names import names_a_folder
 from tandemlog.format.files.queue_unit import UNIT_SIZE
 
 from ..disk.checked_json import decode_checked, encode_checked
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..disk.small_files import read_small, remove_small, write_small
 from ..queues.queue_table import MAX_QUEUE_ID, MAX_QUEUES
 

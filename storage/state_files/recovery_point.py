@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..disk.checked_json import decode_checked, encode_checked
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..disk.small_files import read_small, write_small
 
 VERSION = 1

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from ..clock import JUMP_MS, SteadyClock
 from ..disk.checked_json import decode_checked, encode_checked
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..disk.small_files import read_small, write_small
 
 VERSION = 1

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..disk.checked_json import decode_checked, encode_checked
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..disk.small_files import read_small, write_small
 
 logger = logging.getLogger(__name__)

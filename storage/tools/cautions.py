@@ -11,7 +11,7 @@ that the node reads.
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..recovery.set_aside import SetAsideNote
 from ..state_files.fsync_flag import FsyncFlag
 from ..store_paths import StorePaths

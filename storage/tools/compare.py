@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE
 
 from ..config import StoreConfig
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..disk.mapped_file_queue import MappedFileQueue
-from ..disk.real_files import RealFileSystem
+from ..disk.real_file_system import RealFileSystem
 from ..errors import UnreadableError
-from ..inspect.examination import examine
 from ..inspect.geometry import Geometry
 from ..inspect.index_files import read_index_file
 from ..inspect.queue_files import QueueFiles, open_queues
 from ..progress import Progress
+from ..recovery.analysis import examine
 from ..store_paths import StorePaths
 from .cautions import cautions
 from .verify import Fault, fault_of, unreadable_fault

@@ -14,14 +14,14 @@ from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_S
 from tandemlog.format.record.record import Record
 
 from ..config import StoreConfig
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..disk.mapped_file_queue import MappedFileQueue
-from ..disk.real_files import RealFileSystem
+from ..disk.real_file_system import RealFileSystem
 from ..inspect.geometry import Geometry
 from ..inspect.index_files import read_index_file
 from ..inspect.log_files import LogScan
 from ..metadata.epoch_file import EpochFile
-from ..state_files.checkpoint import StoreCheckpoint
+from ..state_files.store_checkpoint import StoreCheckpoint
 from ..store_paths import StorePaths
 from .cautions import cautions
 

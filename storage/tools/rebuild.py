@@ -12,18 +12,18 @@ from pathlib import Path
 
 from ..clock import Clock, SystemClock
 from ..config import StoreConfig
-from ..disk.files import FileSystem, remove_tree
+from ..disk.file_system import FileSystem, remove_tree
 from ..disk.mapped_file_queue import MappedFileQueue
-from ..disk.real_files import RealFileSystem
-from ..dispatch.source import DispatchSource
+from ..disk.real_file_system import RealFileSystem
+from ..dispatch.dispatch_source import DispatchSource
 from ..errors import StoreError, StoreLayoutError
 from ..index.index_service import IndexService
-from ..inspect.examination import examine
 from ..inspect.geometry import ROCKSDB_MARK, Geometry
 from ..inspect.queue_files import open_queue, open_queues
 from ..progress import Progress
+from ..recovery.analysis import examine
 from ..recovery.index_checking import has_tag_entries
-from ..recovery.report import RecoveryReport
+from ..recovery.recovery_report import RecoveryReport
 from ..state_files.abort_file import AbortFile
 from ..state_files.lock_file import LockFile
 from ..state_files.queue_begins import QueueBegins, QueueBeginsFile

@@ -12,23 +12,23 @@ from tandemlog.format.words import counted
 
 from ..clock import Clock
 from ..config import ConfirmSource, StoreConfig
-from ..disk.files import FileSystem
-from ..disk.real_files import RealFileSystem
+from ..disk.file_system import FileSystem
+from ..disk.real_file_system import RealFileSystem
 from ..errors import DiskFullError
-from ..inspect.examination import Examination
 from ..inspect.geometry import Geometry
 from ..inspect.queue_files import QueueFiles, open_queues
 from ..message_store import MessageStore
 from ..metadata.epoch_file import EpochFile
 from ..progress import Progress
+from ..recovery.analysis import Examination
 from ..recovery.last_stop import LastStop
 from ..recovery.opening import survey
-from ..recovery.report import RecoveryReport
+from ..recovery.recovery_report import RecoveryReport
 from ..recovery.set_aside import NOTHING
 from ..state_files.abort_file import AbortFile
-from ..state_files.checkpoint import StoreCheckpoint
 from ..state_files.lock_file import LockFile
 from ..state_files.recovery_point import RecoveryPointFile
+from ..state_files.store_checkpoint import StoreCheckpoint
 from ..store_paths import StorePaths
 from .cautions import page_cache_caution, set_aside_caution
 

@@ -34,9 +34,9 @@ from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE, DelayLevels, is_ex
 from tandemlog.format.words import counted
 
 from ..config import StoreConfig
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..disk.mapped_file_queue import MappedFileQueue
-from ..disk.real_files import RealFileSystem
+from ..disk.real_file_system import RealFileSystem
 from ..errors import CorruptStoreError, UnreadableError
 from ..inspect.broker_files import (
     LEAST_RESERVED_MS,
@@ -46,7 +46,7 @@ from ..inspect.broker_files import (
 )
 from ..inspect.geometry import ROCKSDB_MARK, Geometry
 from ..inspect.queue_files import QueueFiles, open_queues
-from ..log.scan import LogScanner, ScanPart
+from ..log.log_scanner import LogScanner, ScanPart
 from ..metadata.topics import TopicTable
 from ..progress import Progress
 from ..state_files.recovery_point import RecoveryPointFile

@@ -18,10 +18,10 @@ from tandemlog.format.files.index_chains import time_diffs
 from tandemlog.format.files.index_layout import IndexHeader
 from tandemlog.format.files.queue_unit import DelayLevels
 
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..inspect.geometry import Geometry
 from ..inspect.index_files import IndexEntries, read_index_file
-from ..log.scan import ScanPart
+from ..log.log_scanner import ScanPart
 from .verify_report import Fault, VerifyReport
 
 

@@ -21,7 +21,7 @@ from tandemlog.format.files.epochs import decode_epochs
 from tandemlog.format.files.names import names_a_folder
 
 from ..disk.checked_json import decode_checked
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..disk.small_files import backup_of, read_small
 from ..errors import StoreError
 from ..index.index_state import decode_index_state

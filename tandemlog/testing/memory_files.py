@@ -17,7 +17,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from tandemlog_server.storage.disk.files import Buffer, DiskUsage, FileStatus, Part, replace_durably
+from tandemlog_server.storage.disk.file_system import (
+    Buffer,
+    DiskUsage,
+    FileStatus,
+    Part,
+    replace_durably,
+)
 
 from .memory_file import (
     PAGE,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tandemlog_server.storage.disk.files import FileSystem
+from tandemlog_server.storage.disk.file_system import FileSystem
 
 
 class FilesSuite:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from tandemlog_server.storage.recovery.report import RecoveryReport
+from tandemlog_server.storage.recovery.recovery_report import RecoveryReport
 from tandemlog_server.storage.tools.verify import verify
 
 LOG = DIRECTORY / "commitlog"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from fakes.clock import FakeClock
 from fakes.memory_log import MemoryLog
-from tandemlog_server.storage.disk.files import FileSystem
+from tandemlog_server.storage.disk.file_system import FileSystem
+from tandemlog_server.storage.dispatch.dispatch_source import DispatchSource
 from tandemlog_server.storage.dispatch.reput import Dispatchers, ReputService
-from tandemlog_server.storage.dispatch.source import DispatchSource
 from tandemlog_server.storage.index.index_service import IndexService
 from tandemlog_server.storage.inspect.geometry import queue_directories
 from tandemlog_server.storage.positions import Position

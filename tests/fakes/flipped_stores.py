@@ -26,7 +26,7 @@ from tandemlog_server.storage.config import StoreConfig
 from tandemlog_server.storage.errors import StoreError
 from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.metadata.topics import TopicConfig
-from tandemlog_server.storage.queues.search import Boundary
+from tandemlog_server.storage.queues.queue_search import Boundary
 from tandemlog_server.storage.reads.results import GetStatus, NoRecordError
 from tandemlog_server.storage.state_files.queue_begins import QueueBegins
 from tandemlog_server.storage.tools.verify import VerifyReport, verify

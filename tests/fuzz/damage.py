@@ -28,7 +28,7 @@ from tandemlog_server.storage.config import FlushMode
 from tandemlog_server.storage.errors import StoreError
 from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.metadata.topics import MetadataError
-from tandemlog_server.storage.queues.search import Boundary
+from tandemlog_server.storage.queues.queue_search import Boundary
 from tandemlog_server.storage.tools.verify import verify
 
 STORES = ("closed", "killed")

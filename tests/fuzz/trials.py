@@ -37,7 +37,7 @@ from tandemlog_server.ha.protocol.frames import (
 from tandemlog_server.ha.slave.session import SlaveSession
 from tandemlog_server.storage.errors import StoreError
 from tandemlog_server.storage.log.commit_log import CommitLog
-from tandemlog_server.storage.log.scan import LogScanner
+from tandemlog_server.storage.log.log_scanner import LogScanner
 
 TYPED = (HaError, StoreError, FormatError, OSError)
 MOST_MEMBER_BYTES = 8_192

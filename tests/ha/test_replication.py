@@ -14,7 +14,7 @@ from fakes.replicas import SYNC, Replica, eventually
 from tandemlog.format.files.epochs import EpochTable
 from tandemlog_server.ha.master.members import READ_ONLY
 from tandemlog_server.ha.slave.slave import ReplicationSlave
-from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 from tandemlog_server.storage.errors import CorruptStoreError, FlushFailedError
 from tandemlog_server.storage.metadata.topics import TopicConfig
 

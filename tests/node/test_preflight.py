@@ -21,8 +21,8 @@ from tandemlog_server.node.preflight import RELEASED_MS, faults, warnings
 from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.node.settings.sections import StoreSection
 from tandemlog_server.rocketmq.follow.note import Following, FollowingFile, TakenOver
-from tandemlog_server.storage.disk.real_files import RealFileSystem
-from tandemlog_server.storage.state_files.checkpoint import StoreCheckpoint
+from tandemlog_server.storage.disk.real_file_system import RealFileSystem
+from tandemlog_server.storage.state_files.store_checkpoint import StoreCheckpoint
 from tandemlog_server.storage.store_paths import StorePaths
 
 NOW_MS = RELEASED_MS + 1_000_000_000

@@ -32,7 +32,7 @@ from tandemlog_server.storage.metadata.topics import GroupTable, TopicConfig, To
 from tandemlog_server.storage.producers.outcomes import Duplicate
 from tandemlog_server.storage.producers.producer_table import ProducerTable
 from tandemlog_server.storage.puts.put_path import AppendResult
-from tandemlog_server.storage.puts.torn_requests import mark_of
+from tandemlog_server.storage.puts.retried_requests import mark_of
 from tandemlog_server.storage.reads.results import GetResult, GetStatus, QueueRange
 
 HEAD = 4

@@ -37,17 +37,17 @@ from tandemlog_server.ha.master.term import own_record
 from tandemlog_server.ha.slave.store import Outcome, SlaveStore
 from tandemlog_server.ha.state import InSyncRecord, Member
 from tandemlog_server.storage.dispatch.reput import ReputService
-from tandemlog_server.storage.inspect import examination
-from tandemlog_server.storage.log import scan
+from tandemlog_server.storage.log import log_scanner as scan
+from tandemlog_server.storage.log.log_scanner import LogScanner
 from tandemlog_server.storage.log.raw_intake import RawIntake
-from tandemlog_server.storage.log.scan import LogScanner
 from tandemlog_server.storage.producers.outcomes import New
+from tandemlog_server.storage.producers.producer_requests import Request
 from tandemlog_server.storage.producers.producer_table import ProducerTable
-from tandemlog_server.storage.producers.requests import Request
 from tandemlog_server.storage.queues import consume_queue_store
 from tandemlog_server.storage.queues.consume_queue_store import ConsumeQueueStore
-from tandemlog_server.storage.queues.floors import QueueFloors
 from tandemlog_server.storage.queues.queue_checkpoint import QueueCheckpoint
+from tandemlog_server.storage.queues.queue_floors import QueueFloors
+from tandemlog_server.storage.recovery import analysis as examination
 from tandemlog_server.storage.recovery import opening, prologue, recovery, truncation
 from tandemlog_server.storage.recovery.persistence import Persistence
 from tandemlog_server.storage.state_files import producer_begins, queue_begins

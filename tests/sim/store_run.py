@@ -11,7 +11,8 @@ from unittest.mock import patch
 
 from sim.ha_nodes import ViolationError
 from sim.store_world import StoreWorld
-from tandemlog_server.storage.queues import queue_table, units
+from tandemlog_server.storage.queues import queue_table
+from tandemlog_server.storage.queues import queue_units as units
 from tandemlog_server.storage.queues.consume_queue_store import ConsumeQueueStore
 from tandemlog_server.storage.recovery import opening
 

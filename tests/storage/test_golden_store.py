@@ -20,7 +20,7 @@ from tandemlog.format.record.record import Record, decode_record
 from tandemlog.format.record.sys_flag import decompress_body
 from tandemlog_server.storage.config import ConfirmSource, StoreConfig
 from tandemlog_server.storage.message_store import MessageStore
-from tandemlog_server.storage.queues.search import Boundary
+from tandemlog_server.storage.queues.queue_search import Boundary
 from tandemlog_server.storage.reads.results import GetResult, GetStatus
 from tandemlog_server.storage.tools.dump import dump
 from tandemlog_server.storage.tools.rebuild import rebuild

@@ -11,7 +11,7 @@ from tandemlog.format.record.record import decode_record
 from tandemlog_server.storage.config import FlushMode
 from tandemlog_server.storage.errors import BatchRefusedError, StoreClosedError
 from tandemlog_server.storage.metadata.topics import MetadataError, TopicConfig
-from tandemlog_server.storage.queues.search import Boundary
+from tandemlog_server.storage.queues.queue_search import Boundary
 from tandemlog_server.storage.reads.results import GetStatus, NoRecordError
 from tandemlog_server.storage.tools.rebuild import rebuild
 from tandemlog_server.storage.tools.verify import verify

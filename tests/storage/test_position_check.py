@@ -86,7 +86,7 @@ def test_a_queue_that_is_not_there_begins_at_its_beginning() -> None:
 def test_a_long_way_to_dispatch_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = led()
     bench.put(3)
-    monkeypatch.setattr("tandemlog_server.storage.position_check.MAX_TAIL_BYTES", 10)
+    monkeypatch.setattr("tandemlog_server.storage.cut_positions.MAX_TAIL_BYTES", 10)
     with pytest.raises(StoreBusyError, match="try again"):
         bench.store.cut_positions([("T", 0, 1)], bench.store.log.wrote.value)
     confirm(bench)

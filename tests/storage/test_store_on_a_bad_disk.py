@@ -11,7 +11,7 @@ import pytest
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from tandemlog.testing.memory_files import MemoryFiles
 from tandemlog_server.storage.config import FlushMode, RetentionConfig
-from tandemlog_server.storage.disk.files import Buffer
+from tandemlog_server.storage.disk.file_system import Buffer
 from tandemlog_server.storage.errors import (
     CorruptStoreError,
     DiskFullError,

@@ -5,7 +5,7 @@ import pytest
 from fakes.batches import Put, batch_of
 from fakes.stores import Bench
 from tandemlog_server.storage.clock import MAX_AHEAD_MS, SETTLE_S
-from tandemlog_server.storage.queues.search import Boundary
+from tandemlog_server.storage.queues.queue_search import Boundary
 from tandemlog_server.storage.tools.verify import verify
 
 YEARS_S = 10 * 365 * 86_400

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tandemlog_server.storage.recovery.report import RecoveryReport
+from tandemlog_server.storage.recovery.recovery_report import RecoveryReport
 from tandemlog_server.storage.tools.recover import plan, recover
 
 from ...output.offline import say_lines

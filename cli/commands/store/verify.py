@@ -28,7 +28,7 @@ from tandemlog.logs.jobs.job_result import JobResult
 from tandemlog.logs.reading.log_files import COMMIT_LOG
 from tandemlog.logs.reading.log_source import NODE_PREFIX, LocalLogSource, open_store
 from tandemlog_server.storage.config import StoreConfig
-from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 from tandemlog_server.storage.errors import StoreError
 from tandemlog_server.storage.tools.cautions import cautions
 from tandemlog_server.storage.tools.compare import CompareReport, compare, confirmed_end

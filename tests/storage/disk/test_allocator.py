@@ -9,7 +9,7 @@ from fakes.mortal_files import DeathError, MortalFiles
 from fakes.stores import Bench
 from tandemlog.testing.memory_files import MemoryFiles
 from tandemlog_server.storage.disk.allocator import SPARE_NAME, FileAllocator
-from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 from tandemlog_server.storage.errors import DiskFullError, StoreReadOnlyError
 
 OWN = Path("/store/tandemlog")

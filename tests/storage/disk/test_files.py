@@ -11,8 +11,8 @@ import pytest
 
 from conformance.files_suite import FilesSuite
 from tandemlog.testing.memory_files import MemoryFiles
-from tandemlog_server.storage.disk.files import DiskUsage, write_fully, zero_by_writing
-from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.disk.file_system import DiskUsage, write_fully, zero_by_writing
+from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 
 STORE = Path("/store")
 
@@ -59,7 +59,9 @@ class TestRealFiles(FilesSuite):
         self, files: RealFileSystem, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Before Linux 5.14; reads go on as they did."""
-        monkeypatch.setattr("tandemlog_server.storage.disk.real_files._MADV_POPULATE_READ", 99)
+        monkeypatch.setattr(
+            "tandemlog_server.storage.disk.real_file_system._MADV_POPULATE_READ", 99
+        )
         handle = files.open(root / "a", create=True)
         files.preallocate(handle, 8192)
         files.drop_cache(handle)

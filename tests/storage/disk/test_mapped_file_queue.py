@@ -8,7 +8,7 @@ import pytest
 
 from tandemlog.testing.memory_files import MemoryFiles
 from tandemlog_server.storage.disk.mapped_file_queue import MappedFileQueue
-from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 from tandemlog_server.storage.errors import DiskFullError, StoreLayoutError, StoreReadOnlyError
 
 ROOT = Path("/queue")

@@ -1,7 +1,7 @@
 import pytest
 
 from fakes.memory_log import MemoryLog
-from tandemlog_server.storage.dispatch.source import DispatchSource
+from tandemlog_server.storage.dispatch.dispatch_source import DispatchSource
 from tandemlog_server.storage.errors import CorruptStoreError, OffsetOutOfRangeError
 
 QUEUE_ID = 12  # where a record has it

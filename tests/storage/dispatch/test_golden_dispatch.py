@@ -9,8 +9,8 @@ import pytest
 from fakes.derived import Derived
 from fakes.memory_log import MemoryLog
 from helpers import golden
-from tandemlog_server.storage.disk.real_files import RealFileSystem
-from tandemlog_server.storage.queues.search import Boundary
+from tandemlog_server.storage.disk.real_file_system import RealFileSystem
+from tandemlog_server.storage.queues.queue_search import Boundary
 from tandemlog_server.storage.recovery.index_checking import check_newest, has_tag_entries
 
 pytestmark = pytest.mark.golden

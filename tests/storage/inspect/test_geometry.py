@@ -7,7 +7,7 @@ from fakes.log_builder import LogBuilder
 from fakes.plain_format import encode_unit
 from tandemlog.format.record.record import Record
 from tandemlog_server.storage.config import StoreConfig
-from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 from tandemlog_server.storage.errors import StoreLayoutError
 from tandemlog_server.storage.inspect.geometry import Geometry
 

@@ -9,8 +9,8 @@ from fakes.stores import CONFIG, DIRECTORY, Bench
 from tandemlog.testing.memory_files import MemoryFiles
 from tandemlog_server.storage.config import StoreConfig
 from tandemlog_server.storage.errors import StoreLayoutError
-from tandemlog_server.storage.inspect.examination import examine
 from tandemlog_server.storage.inspect.geometry import Geometry
+from tandemlog_server.storage.recovery.analysis import examine
 from tandemlog_server.storage.store_paths import StorePaths
 from tandemlog_server.storage.tools.recover import plan
 from tandemlog_server.storage.tools.verify import verify

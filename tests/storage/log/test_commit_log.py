@@ -13,7 +13,7 @@ from fakes.small_log import FILE_SIZE, NOW, ROOT, SIZE, Log, append, positions, 
 from tandemlog.format.columns.walk import walk
 from tandemlog.format.record.record import decode_record, is_blank
 from tandemlog_server.storage.config import StoreConfig
-from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 from tandemlog_server.storage.errors import (
     BatchRefusedError,
     OffsetOutOfRangeError,

@@ -15,7 +15,7 @@ from tandemlog.format.record.sys_flag import INNER_BATCH
 from tandemlog.testing.memory_files import MemoryFiles
 from tandemlog_server.storage.config import StoreConfig
 from tandemlog_server.storage.disk.mapped_file_queue import MappedFileQueue
-from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 from tandemlog_server.storage.log.commit_log import CommitLog
 from tandemlog_server.storage.queues.queue_table import QueueTable
 

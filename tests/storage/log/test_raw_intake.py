@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandemlog.format.record.record import decode_record, encode_blank, encode_record
-from tandemlog_server.storage.disk.files import Buffer
+from tandemlog_server.storage.disk.file_system import Buffer
 from tandemlog_server.storage.errors import DamagedChunkError
 from tandemlog_server.storage.log.raw_intake import MAX_RECORD_BYTES, RawIntake
 

@@ -7,8 +7,8 @@ import pytest
 
 from tandemlog.format.record.producer_mark import ProducerMark
 from tandemlog_server.storage.errors import BatchRefusedError, StoreBusyError
+from tandemlog_server.storage.producers.producer_requests import Extent
 from tandemlog_server.storage.producers.producer_table import GRACE_S, ProducerTable
-from tandemlog_server.storage.producers.requests import Extent
 
 SIZE = 10
 NAMES = "pqrs"

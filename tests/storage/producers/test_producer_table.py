@@ -13,8 +13,8 @@ from tandemlog.format.fast_crc import crc32
 from tandemlog.format.record.producer_mark import ProducerMark
 from tandemlog_server.storage.errors import BatchRefusedError, StoreBusyError
 from tandemlog_server.storage.producers.outcomes import Duplicate, New, ProducerState, Resume
+from tandemlog_server.storage.producers.producer_requests import Extent
 from tandemlog_server.storage.producers.producer_table import GRACE_S, IDLE_KEPT, ProducerTable
-from tandemlog_server.storage.producers.requests import Extent
 
 SIZE = 10
 Row = tuple[int, str | None]  # store time, mark of the record

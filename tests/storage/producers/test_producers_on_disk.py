@@ -8,7 +8,7 @@ from fakes.crashed_stores import flip
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from tandemlog.format.record.producer_mark import ProducerMark
 from tandemlog_server.storage.producers.producer_table import GRACE_S
-from tandemlog_server.storage.retention.cleaning import Cleaner
+from tandemlog_server.storage.retention.cleaner import Cleaner
 
 
 def test_retention_drops_no_log_that_the_table_on_the_disk_does_not_cover_yet() -> None:

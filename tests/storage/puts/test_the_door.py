@@ -14,7 +14,7 @@ from tandemlog_server.storage.errors import BatchRefusedError
 from tandemlog_server.storage.log import batch_check as append_check
 from tandemlog_server.storage.log.batch_check import check_batch
 from tandemlog_server.storage.log.record_check import RecordLimits
-from tandemlog_server.storage.puts.torn_requests import mark_of
+from tandemlog_server.storage.puts.retried_requests import mark_of
 
 LIMITS = RecordLimits(max_body=4096, max_batch=1 << 20, max_record=8000, store_host_ipv6=False)
 MARK = b"__TL_SEQ\x01p,0,0,0,2\x02"

@@ -23,8 +23,8 @@ from tandemlog_server.storage.errors import (
 from tandemlog_server.storage.inspect.geometry import queue_directories
 from tandemlog_server.storage.queues.consume_queue_store import ConsumeQueueStore
 from tandemlog_server.storage.queues.queue_checkpoint import DAMAGED_END, QueueCheckpoint
+from tandemlog_server.storage.queues.queue_search import Boundary
 from tandemlog_server.storage.queues.queue_table import QueueTable
-from tandemlog_server.storage.queues.search import Boundary
 from tandemlog_server.storage.recovery.queue_loading import LoadContext, QueueFindings, load_queues
 
 ROOT = Path("/store/consumequeue")

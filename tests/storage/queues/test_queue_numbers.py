@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandemlog_server.storage.queues.numbers import is_stray
+from tandemlog_server.storage.queues.number_doubts import is_stray
 
 SIZE = 100
 BEGIN = 10_000

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandemlog.format.files.queue_unit import UNIT_DTYPE
-from tandemlog_server.storage.queues.runs import regroup
+from tandemlog_server.storage.queues.queue_runs import regroup
 
 
 def run_lists(dense: list[int], offsets: list[int]) -> dict[int, tuple[list[int], list[int], bool]]:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandemlog_server.storage.queues.search import Boundary, search_by_time
+from tandemlog_server.storage.queues.queue_search import Boundary, search_by_time
 
 TIMES = [10, 20, 20, 20, 30]
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tandemlog.format.files.queue_unit import UNIT_DTYPE, UNIT_SIZE
-from tandemlog_server.storage.queues.tails import (
+from tandemlog_server.storage.queues.queue_tails import (
     CELL,
     MAX_WIDTH,
     MIN_ROWS,

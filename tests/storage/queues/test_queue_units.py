@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE
-from tandemlog_server.storage.queues import units as queue_units
-from tandemlog_server.storage.queues.units import QueueUnits
+from tandemlog_server.storage.queues import queue_units
+from tandemlog_server.storage.queues.queue_units import QueueUnits
 
 
 class ListedUnits(QueueUnits):

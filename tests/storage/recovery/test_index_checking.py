@@ -9,7 +9,7 @@ from fakes.derived import Derived
 from fakes.memory_log import MemoryLog
 from tandemlog.format.files.index_layout import entry_position, slot_position
 from tandemlog.testing.memory_files import MemoryFiles
-from tandemlog_server.storage.dispatch.source import DispatchSource
+from tandemlog_server.storage.dispatch.dispatch_source import DispatchSource
 from tandemlog_server.storage.recovery.index_checking import (
     IndexCheck,
     check_newest,

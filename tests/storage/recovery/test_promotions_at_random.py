@@ -11,7 +11,7 @@ from fakes.stores import CONFIG, Bench, records_of
 from tandemlog.format.files.epochs import EpochTable
 from tandemlog_server.storage.config import ConfirmSource
 from tandemlog_server.storage.errors import DamagedChunkError, StoreBusyError
-from tandemlog_server.storage.retention.cleaning import Cleaner
+from tandemlog_server.storage.retention.cleaner import Cleaner
 
 QUEUES = 4
 REPLICATED = replace(CONFIG, confirm=ConfirmSource.REPLICATION)

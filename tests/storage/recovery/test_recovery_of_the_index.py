@@ -7,7 +7,7 @@ import pytest
 from fakes.batches import Put, batch_of
 from fakes.crashed_stores import assert_whole, flip, full
 from fakes.stores import DIRECTORY, Bench
-from tandemlog_server.storage.dispatch.source import DispatchSource
+from tandemlog_server.storage.dispatch.dispatch_source import DispatchSource
 from tandemlog_server.storage.errors import CorruptStoreError, StoreLayoutError
 
 

@@ -1,5 +1,5 @@
 from tandemlog_server.storage.config import RetentionConfig
-from tandemlog_server.storage.retention.retention import MS_PER_HOUR, Decision, LogFileAge, decide
+from tandemlog_server.storage.retention.policy import MS_PER_HOUR, Decision, LogFileAge, decide
 
 CONFIG = RetentionConfig(reserved_hours=72, delete_hours=(4,))
 

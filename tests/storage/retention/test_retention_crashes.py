@@ -12,7 +12,7 @@ from fakes.mortal_files import DeathError, MortalFiles
 from fakes.stores import CONFIG, Bench
 from tandemlog.format.files.epochs import EpochEntry
 from tandemlog_server.storage.config import RetentionConfig
-from tandemlog_server.storage.retention.cleaning import Cleaner
+from tandemlog_server.storage.retention.cleaner import Cleaner
 
 RETENTION = RetentionConfig(reserved_hours=1, delete_hours=tuple(range(24)), delete_batch_max=2)
 ENDS: dict[str, Callable[[Bench], object]] = {

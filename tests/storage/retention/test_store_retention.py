@@ -13,7 +13,7 @@ from tandemlog_server.storage.clock import SETTLE_S
 from tandemlog_server.storage.config import ConfirmSource, RetentionConfig
 from tandemlog_server.storage.housekeeping import release_maps
 from tandemlog_server.storage.reads.results import GetStatus
-from tandemlog_server.storage.retention.cleaning import PAUSE_S, Cleaner
+from tandemlog_server.storage.retention.cleaner import PAUSE_S, Cleaner
 
 PATIENCE_S = 20.0  # never reached by a test that passes
 AT_ANY_HOUR = RetentionConfig(reserved_hours=1, delete_hours=tuple(range(24)))

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 from tandemlog_server.storage.state_files.abort_file import AbortFile
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from helpers.running import ROOT
 from tandemlog.testing.memory_files import MemoryFiles
-from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 from tandemlog_server.storage.errors import DiskFullError, StoreLockedError
 from tandemlog_server.storage.state_files.abort_file import AbortFile
 from tandemlog_server.storage.state_files.lock_file import LockFile

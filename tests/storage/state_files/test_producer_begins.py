@@ -15,7 +15,7 @@ from tandemlog_server.storage.config import ConfirmSource
 from tandemlog_server.storage.errors import BatchRefusedError
 from tandemlog_server.storage.producers.producer_table import ProducerTable
 from tandemlog_server.storage.recovery.prologue import prologue
-from tandemlog_server.storage.retention.cleaning import Cleaner
+from tandemlog_server.storage.retention.cleaner import Cleaner
 from tandemlog_server.storage.state_files.producer_begins import table_before
 from tandemlog_server.storage.tools.verify import verify
 

@@ -11,7 +11,7 @@ from fakes.stores import CONFIG, DIRECTORY, Bench
 from tandemlog.format.errors import FormatError
 from tandemlog.format.files.epochs import EpochEntry
 from tandemlog_server.storage.config import ConfirmSource
-from tandemlog_server.storage.retention.cleaning import Cleaner
+from tandemlog_server.storage.retention.cleaner import Cleaner
 from tandemlog_server.storage.state_files.producer_begins import table_before
 from tandemlog_server.storage.state_files.queue_begins import QueueBegins, decode
 from tandemlog_server.storage.tools.rebuild import rebuild

@@ -4,7 +4,7 @@ import pytest
 
 from tandemlog.format.files.checkpoint import Checkpoint
 from tandemlog.testing.memory_files import MemoryFiles
-from tandemlog_server.storage.state_files.checkpoint import StoreCheckpoint
+from tandemlog_server.storage.state_files.store_checkpoint import StoreCheckpoint
 
 PATH = Path("/store/checkpoint")
 VALUE = Checkpoint(1, 2, 3, 4, 5, 6)

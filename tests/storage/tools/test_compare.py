@@ -6,7 +6,7 @@ import pytest
 from fakes.batches import Put, batch_of
 from fakes.stores import CONFIG, Bench
 from tandemlog_server.storage.config import ConfirmSource, StoreConfig
-from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.metadata.topics import TopicConfig
 from tandemlog_server.storage.tools.compare import CompareReport, compare

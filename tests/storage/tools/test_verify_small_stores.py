@@ -16,7 +16,7 @@ from tandemlog.format.record.record import decode_record
 from tandemlog_server.storage.clock import SystemClock
 from tandemlog_server.storage.config import StoreConfig
 from tandemlog_server.storage.disk.file_pool import FilePool
-from tandemlog_server.storage.disk.real_files import RealFileSystem
+from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 from tandemlog_server.storage.errors import StoreError
 from tandemlog_server.storage.index.index_file import IndexFile, create_index_file
 from tandemlog_server.storage.message_store import MessageStore

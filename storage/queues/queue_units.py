@@ -22,13 +22,13 @@ from tandemlog.format.files.queue_unit import PRE_BLANK, PRE_BLANK_SIZE, UNIT_DT
 
 from ..disk.disk_space import RoomForUnits
 from ..disk.file_pool import FilePool
-from ..disk.files import Buffer
-from ..disk_refusal import is_full
+from ..disk.file_system import Buffer
+from ..disk_errors import is_full
 from ..errors import CorruptStoreError, DiskFullError, StoreError
 from .consume_queue import ConsumeQueue
+from .queue_runs import QueueRuns
 from .queue_table import MAX_QUEUES, QueueTable
-from .runs import QueueRuns
-from .tails import MEMORY_BYTES, rows_for
+from .queue_tails import MEMORY_BYTES, rows_for
 
 NO_UNITS = np.zeros(0, dtype=UNIT_DTYPE)
 _WINDOW = 256

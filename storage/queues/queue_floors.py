@@ -18,7 +18,7 @@ more, or something else, the log is right.
 
 from collections.abc import Iterable
 
-from .numbers import HeldNumbers
+from .number_doubts import HeldNumbers
 
 
 class QueueFloors:

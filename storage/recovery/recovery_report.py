@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from tandemlog.format.words import counted
 
-from ..inspect.examination import Examination
-from ..log.scan import Damage
+from ..log.log_scanner import Damage
+from .analysis import Examination
 
 MAX_LINES = 10
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tandemlog.format.files.checkpoint import CHECKPOINT_SIZE, Checkpoint, decode_checkpoint
 
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..disk.small_files import read_small, write_small
 
 

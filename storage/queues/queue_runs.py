@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tandemlog.format.files.queue_unit import UNIT_DTYPE
 
-from .tails import CELL
+from .queue_tails import CELL
 
 _RADIX_KEYS = 1 << 16
 _FIRST = np.zeros(1, np.int64)

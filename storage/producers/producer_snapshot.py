@@ -24,9 +24,9 @@ from typing import Any, Final
 from tandemlog.format.errors import FormatError
 from tandemlog.format.fast_crc import crc32
 
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..disk.small_files import write_small
-from .requests import Producer
+from .producer_requests import Producer
 
 VERSION: Final = 2
 _CHECKSUM_SIZE: Final = 10

@@ -32,7 +32,7 @@ from tandemlog.format.record.sys_flag import (
 
 from ..errors import BatchRefusedError, OffsetOutOfRangeError
 from ..log.commit_log import CommitLog
-from ..producers.requests import Extent
+from ..producers.producer_requests import Extent
 
 
 def mark_of(batch: RecordBatch) -> ProducerMark | None:

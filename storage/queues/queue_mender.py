@@ -32,12 +32,12 @@ from tandemlog.format.columns.queue_numbers import begins_again, continues
 from tandemlog.format.files.queue_unit import UNIT_DTYPE
 
 from ..errors import CorruptStoreError, StoreBusyError
-from .floors import QueueFloors
-from .numbers import is_impossible, is_stray, is_undecided
+from .number_doubts import is_impossible, is_stray, is_undecided
+from .queue_floors import QueueFloors
+from .queue_runs import QueueRuns
 from .queue_table import QueueTable
-from .runs import QueueRuns
-from .tails import CELL
-from .units import Change, QueueUnits
+from .queue_tails import CELL
+from .queue_units import Change, QueueUnits
 
 logger = logging.getLogger(__name__)
 

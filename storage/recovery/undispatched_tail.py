@@ -23,8 +23,8 @@ from tandemlog.format.columns.dispatch import unit_columns
 from tandemlog.format.files.queue_unit import UNIT_DTYPE
 
 from ..dispatch.producer_feed import feed
-from ..queues.numbers import following_number
-from ..queues.runs import regroup
+from ..queues.number_doubts import following_number
+from ..queues.queue_runs import regroup
 from ..queues.unit_queues import queue_of, queues_of
 from ..store_parts import StoreParts
 

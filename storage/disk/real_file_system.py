@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from .files import (
+from .file_system import (
     Buffer,
     DiskUsage,
     FileStatus,

@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 
 from ..errors import DiskFullError
 from ..store_parts import StoreParts
-from .retention import Decision, LogFileAge, decide
+from .policy import Decision, LogFileAge, decide
 
 logger = logging.getLogger(__name__)
 

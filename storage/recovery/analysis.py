@@ -32,17 +32,17 @@ from tandemlog.format.files.names import offset_file_name
 from tandemlog.format.record.record import decode_record
 
 from ..config import ConfirmSource, StoreConfig
-from ..disk.files import FileSystem
+from ..disk.file_system import FileSystem
 from ..disk.mapped_file_queue import MappedFileQueue
 from ..errors import StoreLayoutError
-from ..log.scan import Damage, LogScanner, find_record, record_view
+from ..inspect.broker_files import records_before, says_of_beginning, unread_tables
+from ..inspect.geometry import Geometry
+from ..inspect.queue_files import open_queues
+from ..log.log_scanner import Damage, LogScanner, find_record, record_view
 from ..state_files.abort_file import AbortFile
-from ..state_files.checkpoint import StoreCheckpoint
 from ..state_files.recovery_point import RecoveryPoint, RecoveryPointFile
+from ..state_files.store_checkpoint import StoreCheckpoint
 from ..store_paths import StorePaths
-from .broker_files import records_before, says_of_beginning, unread_tables
-from .geometry import Geometry
-from .queue_files import open_queues
 
 REMAINS_WINDOW = 8 << 20
 """How far behind the log's end remains of a torn write are looked for."""

@@ -364,7 +364,7 @@ class MessageStore:
     # ---- positions of readers
 
     def cut_positions(self, rows: Sequence[Row], cut: int) -> dict[int, int]:
-        """See position_check.py, as for `queue_end`."""
+        """See cut_positions.py, as for `queue_end`."""
         return cut_positions(self._parts, rows, cut)
 
     def queue_end(self, topic: str, queue_id: int) -> int | None:

@@ -1,4 +1,4 @@
-"""The only module of the store that calls the operating system (files.py has the rules)."""
+"""The only module of the store that calls the operating system (file_system.py has the rules)."""
 
 import ctypes
 import errno

@@ -76,7 +76,7 @@ class CheckedBatch:
     ROLLBACK do not), None if all do
 
     `data` are the bytes to be stored where they are not the batch's: each record is `record_extra`
-    bytes longer then, and positions and sizes are those in `data` (append_room.py).
+    bytes longer then, and positions and sizes are those in `data` (crc_room.py).
     """
 
     batch: RecordBatch

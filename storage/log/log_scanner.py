@@ -14,7 +14,7 @@ damage up to it, and the log continues after it. Between it and `durable` the be
 is the end (a replica gets the log in pieces), unless its bytes are a whole record except for its
 head.
 
-All callers that look for the end of a log use this one decision: recovery (examination.py), and a
+All callers that look for the end of a log use this one decision: recovery (analysis.py), and a
 slave that becomes master (truncation.py).
 """
 

@@ -4,7 +4,7 @@
      "holders": [[whose share they count for, how many rows one after the other], ...]}  one line
     n rows, those whose last request is the oldest first:
         u1 length, producer id | u1 whether there is a floor, i4 epoch, i8 sequence
-        | u2 number of requests | the requests, each begins with its length (requests.py)
+        | u2 number of requests | the requests, each begins with its length (producer_requests.py)
     crc32 of all that, 8 hexadecimal digits                                          one line
 
 True for the log below P. A table is made of rows that are kept until their producer changes, so

@@ -1,7 +1,7 @@
 """A client's batch on its way into the log: every check first, then one write.
 
     check the bytes ──▶ resolve the queues ──▶ sent before? ──▶ append ──▶ remember the request
-    batch_check.py     targets.py         producer_table.py            torn_requests.py
+    batch_check.py     targets.py         producer_table.py            retried_requests.py
 
 Nothing is stored where any of it fails. Caller holds the store's write lock.
 """

@@ -1,13 +1,13 @@
 """All consume queues of a store: which units they take, what is durable, what is cut.
 
 A batch from reput goes into the tail rows of all its queues with a handful of array operations
-(units.py). A queue is written to its file when its row is full, or by `flush`, which then
+(queue_units.py). A queue is written to its file when its row is full, or by `flush`, which then
 also fsyncs and returns a checkpoint: the ends of all queues at one position of the log.
 
 The log is the truth. A unit whose number is not the next of its queue means that the queue is
 damaged, that the log was dispatched here before (the same unit again is skipped), or that a broker
-began the queue again (mending.py). A damaged queue takes no more units and serves no reads until it
-is rebuilt from the log.
+began the queue again (queue_mender.py). A damaged queue takes no more units and serves no reads
+until it is rebuilt from the log.
 
 Who does what: one dispatcher calls put, truncate and the rebuild; one thread at a time flushes;
 any thread reads, without a lock.

@@ -13,7 +13,7 @@ more, or something else, the log is right.
     known    the end of a queue while it is damaged; dropped when dispatched log is truncated: the
              records may have been there
     held     which numbers a damaged queue had, as long as `known` is known: what a record says
-             that has none of them is doubted (numbers.py)
+             that has none of them is doubted (number_doubts.py)
 """
 
 from collections.abc import Iterable

@@ -16,8 +16,8 @@ later one already: the unit is right if its record agrees. In a log of ours numb
 
 A damaged queue takes no units and is rebuilt from the log: other duplicate numbers are taken once,
 and missing numbers become pre-blank units. It then ends at least where it did before, because its
-floor (floors.py) is noted when the damage is found. All of this is rare, and the caller holds the
-store's lock.
+floor (queue_floors.py) is noted when the damage is found. All of this is rare, and the caller holds
+the store's lock.
 """
 
 import logging

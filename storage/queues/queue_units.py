@@ -1,7 +1,7 @@
 """The units of all consume queues: where each queue ends, what is in memory, what on disk.
 
     queue q    first ......... spilled ............ end
-               |  in its files  |  in its tail row   |        tail rows: tails.py
+               |  in its files  |  in its tail row   |        tail rows: queue_tails.py
 
 This is the mechanism; consume_queue_store.py decides when a unit may be taken. The caller holds the
 store's lock around every change except `spill`: that needs only `file_lock`, which guards a queue's

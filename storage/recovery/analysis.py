@@ -4,8 +4,8 @@
                                work is what was written in the last second before the stop
     none (RocketMQ's store)    scan everything; CRC too where the stop was not clean
 
-A bad record below what was durable is damage, above it the end (log/scan.py). Damage at the very
-end is skipped like any other if it is known that a record ends at the durable position: after
+A bad record below what was durable is damage, above it the end (log/log_scanner.py). Damage at the
+very end is skipped like any other if it is known that a record ends at the durable position: after
 a clean stop, on a node that confirms for itself or was a master, and where all was dispatched.
 
 If the durable position lies beyond the log's files, a file is missing; these bytes are `lost`. A

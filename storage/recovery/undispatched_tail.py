@@ -9,11 +9,11 @@ come, and on a full disk not before there is space. What is read here is dispatc
 
 This is the one place that says what the next record of a queue gets when nothing is being
 appended: the greatest of what its queue knows (its end, or where it is damaged the end that it
-will have at least: floors.py) and what the tail holds. So nothing that one of them knows is
+will have at least: queue_floors.py) and what the tail holds. So nothing that one of them knows is
 undone by another, and only what cuts the log lowers it: then the queue itself ends lower.
 
-Dispatch doubts the number of a damaged record (numbers.py), so it is doubted here as well: records
-that continued behind a false one would all be left out of their queue.
+Dispatch doubts the number of a damaged record (number_doubts.py), so it is doubted here as well:
+records that continued behind a false one would all be left out of their queue.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""One round of retention: ask the disk, decide (retention.py), drop the oldest file, and again.
+"""One round of retention: ask the disk, decide (policy.py), drop the oldest file, and again.
 
     lock │ look, drop one │ pause │ look, drop one │ pause │ look: nothing │
                             puts                     puts

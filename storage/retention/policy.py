@@ -13,7 +13,7 @@ every in-sync replica, is needed). Each is a decision of its own, on what the di
 one before. Queue and index files follow
 the log: they are dropped by the store once the log's first offset has moved.
 
-The decision is a pure function; cleaning.py asks the disk, does the deleting and counts: at most
+The decision is a pure function; cleaner.py asks the disk, does the deleting and counts: at most
 `delete_batch_max` files in one round.
 """
 

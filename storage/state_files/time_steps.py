@@ -3,9 +3,9 @@
     log offset    0 ······ 400 ········· 900 ······▶        tandemlog/time-steps.json: [900]
     store time    10:00 ── 10:05, 2036 ─ 2036, 10:20 ──▶
 
-Between two steps times never go back, so a search by time looks through each stretch by itself,
-the newest first (queues/search.py). The list is derived from the log by dispatch. It is saved when
-it changes; if it is lost, or a step is missed, a search finds one of several places that fit.
+Between two steps times never go back, so a search by time looks through each stretch by itself, the
+newest first (queues/queue_search.py). The list is derived from the log by dispatch. It is saved
+when it changes; if it is lost, or a step is missed, a search finds one of several places that fit.
 RocketMQ does not look for order, so a log of its own may have steps too.
 """
 

@@ -2,7 +2,7 @@
 
     log      each record: magic, lengths, body CRC, its own position; no hole below what was durable
     queues   the log says which units there must be: they are there, and no others; where a broker's
-             queue began again (mending.py), those of the records behind that
+             queue began again (queue_mender.py), those of the records behind that
     index    every entry points to a record that has such a key, and tells its store time; every
              key of every record is there; every chain is as the hashes say
 

@@ -173,7 +173,7 @@ class ServedStore(ElectedStore):
         self.lower_offsets()
 
     def cut_positions(self, rows: Sequence[tuple[str, int, int]], cut: int) -> dict[int, int]:
-        """As position_check.py."""
+        """As cut_positions.py."""
         beyond = {}
         for index, (topic, queue_id, queue_offset) in enumerate(rows):
             held = self.derived.queues.get((topic, queue_id), [])

@@ -24,11 +24,11 @@ from .cluster_rows import with_own_state
 from .error_status import RequestRefusedError
 from .process.tasks import cancelled
 from .puts.confirm_waiters import ConfirmWaiters
-from .puts.put_pump import AppendPump
+from .puts.put_pump import PutPump
 from .roles.elected_roles import ElectedRoles
 from .roles.following_roles import FollowingRoles, Takeover, check_follows
 from .roles.terms import Terms
-from .services.election_service import Elections
+from .services.election_service import ElectionService
 from .settings.node_config import NodeConfig
 
 
@@ -56,12 +56,12 @@ class ConfiguredRole:
         await self._terms.close()
 
 
-class Membership:
+class ClusterMembership:
     """See the module. What has to be undone when the node stops goes to `undo`; `elections` is None
     where nothing is elected."""
 
     roles: ConfiguredRole | ElectedRoles | FollowingRoles
-    elections: Elections | None = None
+    elections: ElectionService | None = None
 
     def __init__(self, config: NodeConfig, terms: Terms, undo: AsyncExitStack) -> None:
         self._config = config
@@ -99,7 +99,7 @@ class Membership:
         agent = roles.agent = ElectionAgent(
             coordinator, roles, identity, terms, election, self._terms.clock, since_boot
         )
-        self.elections = Elections(
+        self.elections = ElectionService(
             terms.node_id,
             self._config.coordinator.endpoints,
             agent,
@@ -109,7 +109,7 @@ class Membership:
             now=since_boot,
         )
 
-    def begin(self, waiters: ConfirmWaiters, pump: AppendPump) -> None:
+    def begin(self, waiters: ConfirmWaiters, pump: PutPump) -> None:
         """A slave takes log after everything else is set up: a port in use is reported before a
         byte is cut or stored, and late imports do not share the processor with the stream. For the
         same reason a node takes part in elections only now."""

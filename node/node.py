@@ -22,7 +22,7 @@ from tandemlog.v1 import common_pb2
 from tandemlog_server.storage.clock import duration
 from tandemlog_server.storage.message_store import MessageStore
 
-from .cluster_membership import Membership
+from .cluster_membership import ClusterMembership
 from .groups.group_coordinator import GroupCoordinator
 from .http.health import Health
 from .http.node_numbers import NodeCounters, NodeNumbers
@@ -39,7 +39,7 @@ from .pulls.read_turns import ReadTurns
 from .pulls.segment_stream import SegmentStream
 from .puts.ack_stats import AckStats
 from .puts.confirm_waiters import ConfirmWaiters
-from .puts.put_pump import AppendPump, PumpLimits
+from .puts.put_pump import PumpLimits, PutPump
 from .roles.following_roles import Takeover
 from .roles.rocketmq_serving import RocketmqServing
 from .roles.role import NodeRole
@@ -76,9 +76,9 @@ class Node:
     security: NodeSecurity
     store: MessageStore
     terms: Terms
-    membership: Membership
+    membership: ClusterMembership
     waiters: ConfirmWaiters
-    pump: AppendPump
+    pump: PutPump
     pulls: PullService
     server: GrpcServer
     data: DataServer
@@ -140,7 +140,7 @@ class Node:
             store_host=endpoints.store_host,
         )
         self.terms = Terms(self.store, part, self._clock, self.brokers, config.put, self._end_by)
-        self.membership = Membership(config, self.terms, self._undo)
+        self.membership = ClusterMembership(config, self.terms, self._undo)
         await self.membership.start()
 
     def _start_put_path(self) -> None:
@@ -151,7 +151,7 @@ class Node:
         limits = PumpLimits(
             byte_bound(self.config.put.max_pending_bytes), self.config.put.timeout_ms
         )
-        self.pump = AppendPump(
+        self.pump = PutPump(
             self.store,
             self.terms,
             self.waiters,

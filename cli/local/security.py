@@ -33,7 +33,7 @@ from tandemlog_server.node.certs.folder import (
     make_authority,
     make_certificate,
 )
-from tandemlog_server.node.certs.owners import Kind, Owner
+from tandemlog_server.node.certs.owners import Owner, OwnerKind
 
 FOLDER = "secure"
 OPERATOR = "operator"
@@ -88,11 +88,11 @@ class LocalSecurity:
                 f"{self.folder} has the authority of the cluster {held!r}, and this one is "
                 f"{self._cluster_id!r}: remove the folder, and new certificates are made"
             )
-        owners = [(Kind.NODE, name) for name in nodes]
-        owners += [(Kind.COORDINATOR, COORDINATOR), (Kind.CLIENT, OPERATOR)]
+        owners = [(OwnerKind.NODE, name) for name in nodes]
+        owners += [(OwnerKind.COORDINATOR, COORDINATOR), (OwnerKind.CLIENT, OPERATOR)]
         for kind, name in owners:
             if self._is_due(name, now):
-                hosts = () if kind is Kind.CLIENT else HOSTS
+                hosts = () if kind is OwnerKind.CLIENT else HOSTS
                 owner = Owner(self._cluster_id, kind, name)
                 make_certificate(self.folder, owner, hosts, DAYS, now)
         self._add_tokens([(OPERATOR, Grant(certificates=(OPERATOR,), admin=True))])

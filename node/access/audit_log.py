@@ -72,7 +72,7 @@ class RefusalLines:
         return left_out
 
 
-class Audit:
+class AuditLog:
     """Writes the lines."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:

@@ -20,7 +20,7 @@ from cryptography.x509.oid import ExtensionOID, NameOID
 from .identities import SCHEME, CertificateNames
 
 
-class CertificateError(ValueError):
+class CertificateFileError(ValueError):
     """Files that no TLS can be served with; the message names the file."""
 
 
@@ -56,22 +56,22 @@ def check_pair(
     certificate: tuple[str, bytes], key: tuple[str, bytes], now: datetime.datetime
 ) -> datetime.datetime:
     """When the certificate expires, if the key fits it and it is valid `now`. Each file is its name
-    and its content. Raises CertificateError."""
+    and its content. Raises CertificateFileError."""
     name, content = certificate
     leaf = _certificates(name, content)[0]
     key_name, key_content = key
     try:
         private = load_pem_private_key(key_content, password=None)
     except TypeError:
-        raise CertificateError(
+        raise CertificateFileError(
             f"{key_name} is protected by a password, which a node cannot be asked for; write the "
             "key without one"
         ) from None
     except ValueError:
-        raise CertificateError(f"{key_name} has no private key in PEM") from None
+        raise CertificateFileError(f"{key_name} has no private key in PEM") from None
     form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
     if private.public_key().public_bytes(*form) != leaf.public_key().public_bytes(*form):
-        raise CertificateError(
+        raise CertificateFileError(
             f"the key in {key_name} does not fit the certificate in {name}: they are not of one "
             "pair"
         )
@@ -80,7 +80,7 @@ def check_pair(
 
 
 def check_authorities(name: str, content: bytes, now: datetime.datetime) -> None:
-    """Raises CertificateError unless the file has a certificate that is valid `now`."""
+    """Raises CertificateFileError unless the file has a certificate that is valid `now`."""
     found = _certificates(name, content)
     if all(each.not_valid_after_utc <= now for each in found):
         _check_time(name, found[0], now)
@@ -90,16 +90,16 @@ def _certificates(name: str, content: bytes) -> Sequence[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(content)
     except ValueError:
-        raise CertificateError(f"{name} has no certificate in PEM") from None
+        raise CertificateFileError(f"{name} has no certificate in PEM") from None
 
 
 def _check_time(name: str, certificate: x509.Certificate, now: datetime.datetime) -> None:
     if certificate.not_valid_after_utc <= now:
-        raise CertificateError(
+        raise CertificateFileError(
             f"the certificate in {name} expired on {_date(certificate.not_valid_after_utc)}"
         )
     if certificate.not_valid_before_utc > now:
-        raise CertificateError(
+        raise CertificateFileError(
             f"the certificate in {name} is valid from {_date(certificate.not_valid_before_utc)} "
             "on; is this machine's clock right?"
         )

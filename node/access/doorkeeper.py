@@ -19,7 +19,7 @@ from dataclasses import replace
 from tandemlog.format.words import quoted
 
 from .access_refusals import DeniedError, NotKnownError
-from .audit_log import Audit
+from .audit_log import AuditLog
 from .caller import Caller, Who
 from .certificates import names_in_der, names_in_pem
 from .identities import (
@@ -72,7 +72,7 @@ class Doorkeeper:
         self.monotonic = monotonic
         self.active = access is not None or certificates_required
         self.open_health = open_health
-        self.audit = Audit(monotonic)
+        self.audit = AuditLog(monotonic)
         self._version = 1
         self._certificates: dict[bytes, CertifiedAs] = {}
         self._connection_limits = connection_limits

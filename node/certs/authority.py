@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from .owners import Kind, Owner
+from .owners import Owner, OwnerKind
 
 CLOCKS_DIFFER = datetime.timedelta(minutes=5)
 
@@ -59,7 +59,7 @@ def issue(
 ) -> Pair:
     """A new key for `owner`, and its certificate. `hosts` are the names and addresses at which it
     is reached; a server needs one at least. Raises CertificateError."""
-    if owner.kind is not Kind.CLIENT and not hosts:
+    if owner.kind is not OwnerKind.CLIENT and not hosts:
         raise CertificateError(
             f"{owner.kind} {owner.name}: a certificate needs the names or addresses at which it is "
             "reached; callers compare them with the address that they use"
@@ -81,7 +81,7 @@ def issue(
     names += [_host(each) for each in dict.fromkeys(hosts)]
     until = min(now + datetime.timedelta(days=days), signer.not_valid_after_utc)
     uses = [ExtendedKeyUsageOID.CLIENT_AUTH]
-    if owner.kind is not Kind.CLIENT:
+    if owner.kind is not OwnerKind.CLIENT:
         uses.append(ExtendedKeyUsageOID.SERVER_AUTH)
     made = (
         _begun(subject, signer.subject, key.public_key(), now, until)

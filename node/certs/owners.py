@@ -17,7 +17,7 @@ SCHEME = "tandemlog"
 _NAME = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
 
 
-class Kind(StrEnum):
+class OwnerKind(StrEnum):
     """Of an owner."""
 
     NODE = "node"
@@ -30,7 +30,7 @@ class Owner:
     """Raises ValueError for a name that could not be a common name and a file's name."""
 
     cluster: str
-    kind: Kind
+    kind: OwnerKind
     name: str
 
     def __post_init__(self) -> None:
@@ -55,6 +55,6 @@ def owner_of(uri: str) -> Owner | None:
     if not colon or scheme != SCHEME or len(parts) != 3:
         return None
     try:
-        return Owner(unquote(parts[0]), Kind(parts[1]), unquote(parts[2]))
+        return Owner(unquote(parts[0]), OwnerKind(parts[1]), unquote(parts[2]))
     except ValueError:
         return None

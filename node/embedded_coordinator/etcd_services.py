@@ -24,7 +24,7 @@ from .coordinator_door import CoordinatorDoor, received
 from .coordinator_refusals import RefusedError, busy, over
 from .journal import Journal
 from .protection import Protection
-from .state_machine import Machine
+from .state_machine import StateMachine
 from .watch_stream import DurableRevision, WatchStream
 from .watchers import Watchers
 
@@ -42,7 +42,7 @@ class EtcdServices:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: StateMachine,
         journal: Journal,
         durable: DurableRevision,
         monotonic: Callable[[], float],

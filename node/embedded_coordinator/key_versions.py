@@ -50,7 +50,7 @@ def in_range(key: bytes, start: bytes, end: bytes) -> bool:
     return start <= key and (end == EVERYTHING or key < end)
 
 
-class Versions:
+class KeyVersions:
     """See the module. The first revision is 1, of an empty store, as etcd's is."""
 
     def __init__(self, revision: int = 1, compacted: int = 0) -> None:

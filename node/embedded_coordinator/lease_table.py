@@ -26,7 +26,7 @@ class LeaseState:
     keys: set[bytes] = field(default_factory=set)
 
 
-class Leases:
+class LeaseTable:
     """See the module."""
 
     def __init__(self, ttls: dict[int, int], now: float) -> None:

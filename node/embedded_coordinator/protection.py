@@ -14,7 +14,7 @@ import grpc
 
 from ..access.certificates import names_in_pem
 from ..access.identities import CertificateNames
-from ..certs.owners import Kind, owner_of
+from ..certs.owners import OwnerKind, owner_of
 
 Credentials = Callable[[], grpc.ServerCredentials]
 REMEMBERED = 1_024
@@ -63,7 +63,7 @@ def fault_in(certificate: bytes, clients: frozenset[str]) -> str:
 
 def _fault_in(names: CertificateNames, clients: frozenset[str]) -> str:
     owners = [owner for owner in map(owner_of, names.uris) if owner is not None]
-    if any(owner.kind is not Kind.CLIENT or owner.name in clients for owner in owners):
+    if any(owner.kind is not OwnerKind.CLIENT or owner.name in clients for owner in owners):
         return ""
     if not names.uris and names.common_name in clients:
         return ""

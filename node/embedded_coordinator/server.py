@@ -20,7 +20,7 @@ from .etcd_services import EtcdServices, tick_forever
 from .journal import Journal
 from .limits import Limits
 from .protection import Protection
-from .state_machine import Machine
+from .state_machine import StateMachine
 from .watch_stream import DurableRevision
 
 logger = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class CoordinatorServer:
         self._database = database
         self._limits = limits or Limits()
         self._monotonic = monotonic
-        self.machine = Machine(database.saved, monotonic(), random_id, self._limits)
+        self.machine = StateMachine(database.saved, monotonic(), random_id, self._limits)
         self._durable = DurableRevision(self.machine.revision)
 
     async def start(self) -> None:

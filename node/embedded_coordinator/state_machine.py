@@ -29,8 +29,8 @@ from .coordinator_refusals import (
     no_lease,
     over,
 )
-from .key_versions import Row, Versions
-from .lease_table import Leases
+from .key_versions import KeyVersions, Row
+from .lease_table import LeaseTable
 from .limits import Limits
 from .request_checks import check_put, check_range, check_txn
 
@@ -76,7 +76,7 @@ class Changes:
         return not (self.rows or self.gone or self.leases or self.compacted)
 
 
-class Machine:
+class StateMachine:
     """See the module. `new_id` gives the ids of leases: at random, above 0, never one twice."""
 
     def __init__(
@@ -84,8 +84,8 @@ class Machine:
     ) -> None:
         self.saved = saved
         self.limits = limits or Limits()
-        self.versions = Versions(saved.revision, saved.compacted)
-        self.leases = Leases(saved.leases, now)
+        self.versions = KeyVersions(saved.revision, saved.compacted)
+        self.leases = LeaseTable(saved.leases, now)
         self._new_id = new_id
         self._changes = Changes()
         self._sub = 0
@@ -370,7 +370,7 @@ def key_value(row: Row, *, keys_only: bool = False) -> pb.KeyValue:
     )
 
 
-def _holds(compare: pb.Compare, versions: Versions) -> bool:
+def _holds(compare: pb.Compare, versions: KeyVersions) -> bool:
     """Whether a comparison holds, for every key of its range. An absent key has zeros, and no value
     that anything equals."""
     rows = versions.range(compare.key, compare.range_end)

@@ -19,7 +19,7 @@ from tandemlog_server.storage.shares import Shares
 from .coordinator_refusals import RefusedError, full
 from .key_versions import Row, in_range
 from .request_checks import check_watch
-from .state_machine import Machine, key_value
+from .state_machine import StateMachine, key_value
 
 MESSAGE_BYTES = 1 << 20
 """A message ends with the revision that goes above it."""
@@ -47,7 +47,7 @@ class Watchers:
     """See the module. `close` when the stream has ended. `shares` count the watches of all streams,
     these for `holder`."""
 
-    def __init__(self, machine: Machine, shares: Shares, holder: str = "") -> None:
+    def __init__(self, machine: StateMachine, shares: Shares, holder: str = "") -> None:
         self._machine = machine
         self._shares = shares
         self._holder = holder

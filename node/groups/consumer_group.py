@@ -109,7 +109,7 @@ class Gone:
     reason: str
 
 
-class Group:
+class ConsumerGroup:
     """See the module. `version` grows with each change that the next master has to know."""
 
     def __init__(self, name: str, epoch: int = 0) -> None:

@@ -1,6 +1,6 @@
 """All groups of the node that is the master: heartbeats in, what members may own out.
 
-    heartbeat ─▶ Group (pure) ─▶ target (a thread, if it is much) ─▶ reconcile
+    heartbeat ─▶ ConsumerGroup (pure) ─▶ target (a thread, if it is much) ─▶ reconcile
                                                                         │ changed
     waiting heartbeats ◀── settled ◀── in-sync set has it ◀── table, durable
     commit (a reader thread) ─▶ the lock ─▶ who owns the queue? ─▶ offsets
@@ -33,7 +33,7 @@ from ..error_status import RequestRefusedError, not_sure
 from ..roles.role import CurrentRole
 from ..settings.sections import GroupsSection
 from .assignor import Queue, assign
-from .consumer_group import FencedMemberError, Gone, Group, Member, Report
+from .consumer_group import ConsumerGroup, FencedMemberError, Gone, Member, Report
 from .group_refusals import check_room, members_text, refusals, refused
 from .group_rows import group_of
 from .group_saver import GroupSaver
@@ -70,12 +70,12 @@ class GroupCoordinator:
         self.limits = limits
         self._lock = threading.Lock()
         self.term: int | None = None
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, ConsumerGroup] = {}
         self._waiting: dict[tuple[str, str], asyncio.Future[None]] = {}
         self._saver = GroupSaver(store, current, self)
         self.promises = OffsetPromises(store.consumer_offsets, current)
         self._topics: object = None
-        self._assigning: set[Group] = set()
+        self._assigning: set[ConsumerGroup] = set()
         self.rebalances_total = 0
         self.fenced_commits_total = 0
         self.members_removed_total = 0
@@ -153,13 +153,13 @@ class GroupCoordinator:
         await self._news(group, member, report.number, self._now() + wait_ms / 1000)
         return response_of(group.tell(member), interval_ms)
 
-    def _hear(self, name: str, report: Report) -> tuple[Group, Member | None]:
+    def _hear(self, name: str, report: Report) -> tuple[ConsumerGroup, Member | None]:
         now = self._now()
         group = self.groups.get(name)
         with self._lock:
             if report.epoch == JOIN:
                 if group is None:
-                    group = self.groups[name] = Group(name)
+                    group = self.groups[name] = ConsumerGroup(name)
                 if report.member_id not in group.members:
                     check_room(self.groups, group, self.limits, report.holder)
                 gone = group.join(report, now)
@@ -177,7 +177,7 @@ class GroupCoordinator:
             self._say_gone(group, gone)
         return group, group.members[report.member_id] if report.epoch >= 0 else None
 
-    async def _news(self, group: Group, member: Member, number: int, until: float) -> None:
+    async def _news(self, group: ConsumerGroup, member: Member, number: int, until: float) -> None:
         """Wait until there is something to tell that this member was not told. Raises
         RequestRefusedError if the member, or this term, is over."""
         key = group.name, member.member_id
@@ -217,13 +217,13 @@ class GroupCoordinator:
         if waiting is not None:
             _wake(waiting)
 
-    def wake_group(self, group: Group) -> None:
+    def wake_group(self, group: ConsumerGroup) -> None:
         for member_id in group.members:
             self._wake(group.name, member_id)
 
     # ---- changes
 
-    async def _after(self, group: Group, member: Member | None = None) -> None:
+    async def _after(self, group: ConsumerGroup, member: Member | None = None) -> None:
         """Bring the target and the owners up to date, and have the change saved. `member`: the one
         that has reported, if that is all that may have changed."""
         changed = await self._assign(group)
@@ -234,7 +234,7 @@ class GroupCoordinator:
         if changed:
             self.wake_group(group)
 
-    async def _assign(self, group: Group) -> bool:
+    async def _assign(self, group: ConsumerGroup) -> bool:
         """A target that fits, if there is none; False without one. One at a time for a group: all
         that changes meanwhile is in the next one, and none that is older comes after it."""
         if group in self._assigning:
@@ -263,7 +263,7 @@ class GroupCoordinator:
             self._assigning.discard(group)
         return done
 
-    def _queue_counts(self, group: Group) -> dict[str, int]:
+    def _queue_counts(self, group: ConsumerGroup) -> dict[str, int]:
         table = self._store.topics.table
         counts: dict[str, int] = {}
         for member in group.members.values():
@@ -326,7 +326,7 @@ class GroupCoordinator:
             for group in self.groups.values():
                 group.forgive(late_s)
 
-    def _say_gone(self, group: Group, gone: Gone) -> None:
+    def _say_gone(self, group: ConsumerGroup, gone: Gone) -> None:
         member = gone.member
         self.members_removed_total += 1
         logger.info(

@@ -12,14 +12,14 @@ from ..access.caller_addresses import host_of
 from ..error_status import RequestRefusedError
 from ..settings.sections import GroupsSection
 from .assignor import Queue
-from .consumer_group import FencedInstanceError, FencedMemberError, Group, LateRequestError
+from .consumer_group import ConsumerGroup, FencedInstanceError, FencedMemberError, LateRequestError
 
 
 def refused(code: Any, message: str) -> RequestRefusedError:
     return RequestRefusedError(code, message)
 
 
-def members_text(group: Group, owned: Sequence[Queue]) -> str:
+def members_text(group: ConsumerGroup, owned: Sequence[Queue]) -> str:
     # not by their ids: who knows one can make the member leave
     names = sorted({each.client_id or "without a name" for each in group.members.values()})
     shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
@@ -30,7 +30,7 @@ def members_text(group: Group, owned: Sequence[Queue]) -> str:
 
 
 def check_room(
-    groups: Mapping[str, Group], group: Group, limits: GroupsSection, holder: str
+    groups: Mapping[str, ConsumerGroup], group: ConsumerGroup, limits: GroupsSection, holder: str
 ) -> None:
     """Raises RequestRefusedError if `group`, or the node, has all the members that it may, or
     `holder` has its share of those of the node."""

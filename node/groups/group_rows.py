@@ -14,12 +14,12 @@ from typing import Any
 from tandemlog.format.errors import FormatError
 
 from .assignor import Queue
-from .consumer_group import Group, Member
+from .consumer_group import ConsumerGroup, Member
 
 Row = dict[str, object]
 
 
-def row_of(group: Group) -> Row:
+def row_of(group: ConsumerGroup) -> Row:
     """The group as it is now."""
     return row_of_members(group.epoch, group.members.values())
 
@@ -47,11 +47,11 @@ def row_of_members(epoch: int, members: Iterable[Member]) -> Row:
     }
 
 
-def group_of(name: str, row: Any, now: float) -> Group:
+def group_of(name: str, row: Any, now: float) -> ConsumerGroup:
     """The group that another master has left, or this one before its restart. Each member has its
     whole session to be heard. Raises FormatError for a row of another shape."""
     try:
-        group = Group(name, int(row["epoch"]))
+        group = ConsumerGroup(name, int(row["epoch"]))
         for each in row["members"]:
             member = Member(
                 str(each["id"]),

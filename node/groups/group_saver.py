@@ -14,7 +14,7 @@ from tandemlog_server.storage.message_store import MessageStore
 
 from ..error_status import RequestRefusedError
 from ..roles.role import CurrentRole
-from .consumer_group import Group, Member
+from .consumer_group import ConsumerGroup, Member
 from .group_rows import row_of_members
 
 logger = logging.getLogger(__name__)
@@ -29,9 +29,9 @@ class Groups(Protocol):
     def term(self) -> int | None: ...
 
     @property
-    def groups(self) -> Mapping[str, Group]: ...
+    def groups(self) -> Mapping[str, ConsumerGroup]: ...
 
-    def wake_group(self, group: Group) -> None: ...
+    def wake_group(self, group: ConsumerGroup) -> None: ...
 
 
 class GroupSaver:

@@ -11,7 +11,7 @@ from tandemlog.v1 import broker_pb2, common_pb2
 from ..error_status import RequestRefusedError
 from ..settings.sections import GroupsSection
 from .assignor import Queue
-from .consumer_group import Group, Report, Told
+from .consumer_group import ConsumerGroup, Report, Told
 
 MAX_ID = 255
 """Characters of a member's, an instance's and a client's id, and of a topic."""
@@ -113,7 +113,7 @@ def describe(
     )
 
 
-def members_of(group: Group, now: float) -> list[dict[str, Any]]:
+def members_of(group: ConsumerGroup, now: float) -> list[dict[str, Any]]:
     """The fields of GroupMember."""
     return [
         {

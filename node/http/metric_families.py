@@ -15,7 +15,7 @@ PREFIX = "tandemlog_"
 COMMON_LABELS = ("cluster", "node")
 
 
-class Kind(Enum):
+class MetricKind(Enum):
     """Prometheus' types, as far as they are used."""
 
     GAUGE = "gauge"
@@ -28,7 +28,7 @@ class Family:
     """`name` is without prefix; `labels` are those beside COMMON_LABELS; `unit` of the value."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     unit: str
     meaning: str
     labels: tuple[str, ...] = ()
@@ -48,15 +48,15 @@ class Section:
 
 
 def _gauge(name: str, unit: str, meaning: str, *labels: str) -> Family:
-    return Family(name, Kind.GAUGE, unit, meaning, labels)
+    return Family(name, MetricKind.GAUGE, unit, meaning, labels)
 
 
 def _counter(name: str, unit: str, meaning: str, *labels: str) -> Family:
-    return Family(name, Kind.COUNTER, unit, meaning, labels)
+    return Family(name, MetricKind.COUNTER, unit, meaning, labels)
 
 
 def _histogram(name: str, unit: str, meaning: str, *labels: str) -> Family:
-    return Family(name, Kind.HISTOGRAM, unit, meaning, labels)
+    return Family(name, MetricKind.HISTOGRAM, unit, meaning, labels)
 
 
 _NODE = Section(

@@ -23,7 +23,7 @@ from tandemlog_server.ha.protocol.versions import VERSION
 
 from ..puts.ack_stats import AckStats
 from ..roles.elected_roles import ElectionNumbers
-from .metric_families import COMMON_LABELS, FAMILIES, NOT_EXPORTED, SUMMARIES, Kind
+from .metric_families import COMMON_LABELS, FAMILIES, NOT_EXPORTED, SUMMARIES, MetricKind
 from .node_numbers import Histogram, NodeNumbers
 from .workload import WorkloadNumbers
 
@@ -49,7 +49,7 @@ class Families:
     def many(self, name: str, samples: Samples) -> Metric:
         """A gauge or a counter: (values of its own labels, value) each."""
         family = FAMILIES[name]
-        kind = CounterMetricFamily if family.kind is Kind.COUNTER else GaugeMetricFamily
+        kind = CounterMetricFamily if family.kind is MetricKind.COUNTER else GaugeMetricFamily
         made = kind(family.full_name, family.meaning, labels=(*COMMON_LABELS, *family.labels))
         for labels, value in samples:
             made.add_metric((*self._own, *labels), float(value))

@@ -15,7 +15,7 @@ from tandemlog.v1 import common_pb2
 from tandemlog_server.storage.message_store import MessageStore
 
 from ..access.doorkeeper import Doorkeeper
-from ..groups.consumer_group import Group
+from ..groups.consumer_group import ConsumerGroup
 from ..groups.group_coordinator import GroupCoordinator
 from ..pulls.group_activity import GroupActivity, GroupNumbers
 from ..pulls.pull_service import PullService
@@ -202,7 +202,7 @@ def _group_statistics(groups: GroupCoordinator) -> Mapping[str, float]:
     }
 
 
-def _queues_move(group: Group) -> bool:
+def _queues_move(group: ConsumerGroup) -> bool:
     """Whether queues are on their way: by numbers, which differ until the last one has come."""
     return group.out_of_date or any(
         member.giving_since is not None

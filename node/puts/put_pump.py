@@ -36,7 +36,7 @@ from ..error_status import RequestRefusedError, error_of, is_of_the_store, not_s
 from ..roles.role import CurrentRole
 from .ack_stats import AckStats
 from .confirm_waiters import ConfirmWaiters
-from .put_stream import AnswerBytes, AppendStream, PendingAppend
+from .put_stream import AnswerBytes, PendingPut, PutStream
 from .put_wire import (
     MOST_FIELDS,
     QUICK_FIELDS,
@@ -63,7 +63,7 @@ class PumpLimits:
     timeout_ms: int
 
 
-class AppendPump:
+class PutPump:
     """See the module. All methods belong to the loop; only `_run` is the writer thread."""
 
     def __init__(
@@ -84,9 +84,9 @@ class AppendPump:
         self._store_host = store_host
         self._limits = limits
         self.stats = stats if stats is not None else AckStats()
-        self._queue: queue.SimpleQueue[PendingAppend | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[PendingPut | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="append", daemon=True)
-        self._streams: set[AppendStream] = set()
+        self._streams: set[PutStream] = set()
         self._pending_bytes = 0
         self._pending_count = 0
         self._answer_bytes = AnswerBytes()
@@ -105,13 +105,13 @@ class AppendPump:
     def start(self) -> None:
         self._thread.start()
 
-    def open_stream(self, caller: Caller | None = None) -> AppendStream:
+    def open_stream(self, caller: Caller | None = None) -> PutStream:
         about = self._current, self._store_host, self._loop.time, self._answer_bytes
-        stream = AppendStream(*about, caller or Caller())
+        stream = PutStream(*about, caller or Caller())
         self._streams.add(stream)
         return stream
 
-    def close_stream(self, stream: AppendStream) -> None:
+    def close_stream(self, stream: PutStream) -> None:
         """The client no longer reads the responses of `stream`."""
         self._streams.discard(stream)
         stream.forget()
@@ -125,27 +125,27 @@ class AppendPump:
         """Wait until another request may come in."""
         await self._room.wait()
 
-    async def take(self, stream: AppendStream, data: Buffer) -> None:
+    async def take(self, stream: PutStream, data: Buffer) -> None:
         """As `submit`; a request with very many topics is read by a thread meanwhile."""
         try:
             self.submit(stream, data, QUICK_FIELDS)
         except ManyFieldsError:
             self._submit(stream, len(data), *await asyncio.to_thread(_read_put, data, MOST_FIELDS))
 
-    def submit(self, stream: AppendStream, data: Buffer, most_fields: int = MOST_FIELDS) -> None:
+    def submit(self, stream: PutStream, data: Buffer, most_fields: int = MOST_FIELDS) -> None:
         """Take an encoded AppendRequest; the answer comes by `stream.responses()`, whatever
         happens. Raises ManyFieldsError, and takes nothing, above `most_fields`."""
         self._submit(stream, len(data), *_read_put(data, most_fields))
 
     def _submit(
         self,
-        stream: AppendStream,
+        stream: PutStream,
         byte_size: int,
         request: PutRequest,
         problem: RequestRefusedError | None,
     ) -> None:
         timeout_ms = min(request.timeout_ms or self._limits.timeout_ms, MAX_TIMEOUT_MS)
-        pending = PendingAppend(
+        pending = PendingPut(
             request, byte_size, stream, self.stats, self._loop.time(), timeout_ms / 1000
         )
         stream.add(pending)
@@ -215,7 +215,7 @@ class AppendPump:
         going = True
         while going:
             pending = self._queue.get()
-            done: list[PendingAppend] = []
+            done: list[PendingPut] = []
             size = 0
             while True:
                 if pending is None:
@@ -233,7 +233,7 @@ class AppendPump:
             if done:
                 self._loop.call_soon_threadsafe(self._deliver, done)
 
-    def _append(self, pending: PendingAppend) -> None:
+    def _append(self, pending: PendingPut) -> None:
         request, pending.request = pending.request, None
         assert request is not None
         try:
@@ -250,9 +250,9 @@ class AppendPump:
         pending.end_offset = result.end_offset
         pending.appended_at = self._loop.time()
 
-    def _deliver(self, done: list[PendingAppend]) -> None:
+    def _deliver(self, done: list[PendingPut]) -> None:
         waiting = False
-        doubted: list[tuple[PendingAppend, common_pb2.Error]] = []
+        doubted: list[tuple[PendingPut, common_pb2.Error]] = []
         for pending in done:
             self._pending_count -= 1
             self._pending_bytes -= pending.byte_size
@@ -279,7 +279,7 @@ class AppendPump:
         if not self._pending_count:
             self._quiet.set()
 
-    async def _refuse_if_led(self, doubted: list[tuple[PendingAppend, common_pb2.Error]]) -> None:
+    async def _refuse_if_led(self, doubted: list[tuple[PendingPut, common_pb2.Error]]) -> None:
         """Say what the store has refused, if this node was the master then; see the module."""
         epoch, instead = 0, error_of(not_sure())
         try:

@@ -1,8 +1,8 @@
 """One stream of puts: its requests on their way, and the responses in their order.
 
-    request ─▶ PendingAppend ─▶ appended ─▶ settled (confirmed, timed out, fenced, failed)
+    request ─▶ PendingPut ─▶ appended ─▶ settled (confirmed, timed out, fenced, failed)
                     │                            │
-    AppendStream  [ oldest … newest ]            ▼
+    PutStream  [ oldest … newest ]            ▼
                     └── taken when it and all before it have a response
 
 A stream responds in the order of its requests: a response that is ready waits for those before it.
@@ -36,7 +36,7 @@ FEW_ANSWER_BYTES = 256 << 10
 ALL_ANSWER_BYTES = 64 << 20
 
 
-class PendingAppend:
+class PendingPut:
     """One request on its way: a waiter once it is appended, answered once `response` is there."""
 
     __slots__ = (
@@ -63,7 +63,7 @@ class PendingAppend:
         self,
         request: PutRequest,
         byte_size: int,
-        stream: "AppendStream",
+        stream: "PutStream",
         stats: AckStats,
         received_at: float,
         timeout_s: float,
@@ -130,7 +130,7 @@ class AnswerBytes:
     count: int = 0
 
 
-class AppendStream:
+class PutStream:
     """The requests of one stream, in order. Belongs to the loop."""
 
     def __init__(
@@ -147,7 +147,7 @@ class AppendStream:
         self._waiting = waiting
         self._answer_bytes = 0
         self._store_host = store_host
-        self._pending: deque[PendingAppend] = deque()
+        self._pending: deque[PendingPut] = deque()
         self._changed = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
@@ -157,7 +157,7 @@ class AppendStream:
         """Wait until the stream may have another request under way."""
         await self._room.wait()
 
-    def add(self, pending: PendingAppend) -> None:
+    def add(self, pending: PendingPut) -> None:
         self._pending.append(pending)
         self._count(pending.answer_bytes)
 

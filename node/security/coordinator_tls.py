@@ -5,7 +5,7 @@ import logging
 import ssl
 from dataclasses import dataclass
 
-from ..access.certificates import CertificateError, check_authorities, check_pair
+from ..access.certificates import CertificateFileError, check_authorities, check_pair
 from ..settings.node_config import ConfigError
 from .node_security import look_at
 from .security_loading import TlsFiles, read_file, utc_now
@@ -35,7 +35,7 @@ class CoordinatorFiles:
             pair = (self.cert_file, read_file(self.cert_file))
             key = (self.key_file, read_file(self.key_file))
             until = check_pair(pair, key, now)
-        except CertificateError as error:
+        except CertificateFileError as error:
             raise ConfigError(f"TLS of the coordinator: {error}") from None
         except OSError as error:
             raise ConfigError(f"cannot read {error.filename}: {error.strerror}") from error

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ..access.access_file import AccessFileError, parse_access
 from ..access.certificates import (
-    CertificateError,
+    CertificateFileError,
     check_authorities,
     check_pair,
     names_in_pem,
@@ -86,7 +86,7 @@ def load_tls(config: NodeConfig, *, read: Read, now: datetime.datetime) -> TlsFi
         key = _content("tls.key_file", section.key_file, read)
         pair = (section.cert_file, certificate), (section.key_file, key)
         expires_at = check_pair(*pair, now)
-    except CertificateError as error:
+    except CertificateFileError as error:
         raise ConfigError(f"tls: {error}") from None
     _check_own_name(config, section, certificate)
     return TlsFiles(authorities, certificate, key, expires_at)

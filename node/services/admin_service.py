@@ -42,7 +42,7 @@ from ..roles.following_roles import Takeover
 from ..roles.role import CurrentRole
 from ..settings.node_config import ConfigError, NodeConfig
 from ..settings.running_settings import RunningSettings, SettingRow
-from .election_service import Elections, required
+from .election_service import ElectionService, required
 from .group_service import GroupService
 
 BUILD = common_pb2.Build(version=VERSION, features=sorted(FEATURES))
@@ -77,7 +77,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         executor: Executor,
         turns: ReadTurns,
         statistics: Callable[[], Mapping[str, float]],
-        elections: Elections | None = None,
+        elections: ElectionService | None = None,
         *,
         members: GroupService,
         settings: RunningSettings,

@@ -48,8 +48,8 @@ from ..pulls.pull_service import Parts, PullService
 from ..pulls.raw_messages import records_response
 from ..pulls.read_turns import ReadTurns
 from ..pulls.segment_stream import SegmentStream
-from ..puts.put_pump import AppendPump
-from ..puts.put_stream import AppendStream
+from ..puts.put_pump import PutPump
+from ..puts.put_stream import PutStream
 from .group_service import GroupService, check_count
 
 MAX_LOOKED_UP = 4_096  # records of one query; a quarter of a second
@@ -70,7 +70,7 @@ class BrokerService:
     def __init__(
         self,
         store: MessageStore,
-        pump: AppendPump,
+        pump: PutPump,
         pulls: PullService,
         segments: SegmentStream,
         known: KnownQueues,
@@ -111,7 +111,7 @@ class BrokerService:
             raise ended
 
     async def _read_puts(
-        self, requests: AsyncIterator[Buffer], stream: AppendStream, caller: Caller
+        self, requests: AsyncIterator[Buffer], stream: PutStream, caller: Caller
     ) -> None:
         now = asyncio.get_running_loop().time
         try:

@@ -154,7 +154,7 @@ class _Requests:
 class DataSession:
     """See the module. `keeper` is None if callers need no token. `largest_put` is in bytes of an
     encoded request. Owns `sock`, which does not block. `left_out` says whether a bad frame of a
-    peer gets a line of the log, and how that ends (Audit)."""
+    peer gets a line of the log, and how that ends (AuditLog)."""
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ MAX_NAME = 256
 PRODUCT_S = 2.0
 
 
-class Elections:
+class ElectionService:
     """See the module. `product` asks the coordinator which one it is; `now` is the clock of the
     agent."""
 
@@ -239,7 +239,7 @@ class Elections:
         return answer
 
 
-def required(elections: Elections | None) -> Elections:
+def required(elections: ElectionService | None) -> ElectionService:
     """Raises RequestRefusedError on a node whose role is configured."""
     if elections is None:
         raise RequestRefusedError(common_pb2.INVALID_ARGUMENT, CONFIGURED, field="coordinator")

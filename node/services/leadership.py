@@ -53,7 +53,7 @@ POSITIONS = Speaks(of_master=lambda request: bool(request.positions))
 """Without positions it only gives the history of this node's log."""
 
 SPEAKS: Mapping[str, Speaks] = {
-    # each of its requests by itself: what the store refuses, by AppendPump; the rest is confirmed
+    # each of its requests by itself: what the store refuses, by PutPump; the rest is confirmed
     f"{BROKER}/Append": NODE,
     f"{BROKER}/Pull": NODE,
     f"{BROKER}/QueueRanges": EITHER,

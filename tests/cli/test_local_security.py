@@ -16,7 +16,7 @@ from tandemlog_server.node.access.access_file import parse_access
 from tandemlog_server.node.access.identities import hash_of
 from tandemlog_server.node.certs.authority import CertificateError
 from tandemlog_server.node.certs.folder import make_certificate
-from tandemlog_server.node.certs.owners import Kind, Owner
+from tandemlog_server.node.certs.owners import Owner, OwnerKind
 from tandemlog_server.node.settings.node_config import load_config
 
 NODES = ("n0", "n1")
@@ -48,7 +48,7 @@ def test_a_second_start_keeps_everything(tmp_path: Path) -> None:
 def test_what_ends_soon_is_renewed(tmp_path: Path) -> None:
     made = LocalSecurity(tmp_path, "c")
     made.prepare(NODES, "127.0.0.1:1")
-    make_certificate(made.folder, Owner("c", Kind.NODE, "n1"), HOSTS, 29, now())
+    make_certificate(made.folder, Owner("c", OwnerKind.NODE, "n1"), HOSTS, 29, now())
     before = contents(made.folder)
     made.prepare(NODES, "127.0.0.1:1")
     after = contents(made.folder)

@@ -23,7 +23,7 @@ from tandemlog_server.ha.coordinator.coordinator_errors import (
 )
 from tandemlog_server.ha.coordinator.etcd_client import EtcdCoordinator
 from tandemlog_server.ha.coordinator.options import CoordinatorOptions
-from tandemlog_server.node.certs.owners import Kind
+from tandemlog_server.node.certs.owners import OwnerKind
 
 pytestmark = pytest.mark.cluster
 
@@ -41,7 +41,7 @@ def coordinator(
     authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Process]:
     folder = tmp_path_factory.mktemp("coordinator")
-    made = authority.make(Kind.COORDINATOR, "c0", ["127.0.0.1"])
+    made = authority.make(OwnerKind.COORDINATOR, "c0", ["127.0.0.1"])
     endpoint = f"127.0.0.1:{free_ports(1)[0]}"
     command = [
         *(sys.executable, "-m", "tandemlog", "coordinator", "--dir", str(folder / "data")),
@@ -66,7 +66,7 @@ def client_of(
     return EtcdCoordinator(options)
 
 
-def shown(authority: Authority, kind: Kind, name: str) -> Security:
+def shown(authority: Authority, kind: OwnerKind, name: str) -> Security:
     made = authority.make(kind, name, ["127.0.0.1"])
     return Security(authority.ca_file, str(made), str(made.with_suffix(".key")))
 
@@ -74,7 +74,7 @@ def shown(authority: Authority, kind: Kind, name: str) -> Security:
 async def test_a_node_and_a_named_client_are_let_in(
     authority: Authority, coordinator: Process
 ) -> None:
-    for kind, name in ((Kind.NODE, "n0"), (Kind.CLIENT, "operator")):
+    for kind, name in ((OwnerKind.NODE, "n0"), (OwnerKind.CLIENT, "operator")):
         client = client_of(coordinator, shown(authority, kind, name))
         await put(client, b"/k", name.encode())
         assert await value_of(client, b"/k") == name.encode()
@@ -84,7 +84,7 @@ async def test_a_node_and_a_named_client_are_let_in(
 
 
 async def test_another_client_is_not(authority: Authority, coordinator: Process) -> None:
-    client = client_of(coordinator, shown(authority, Kind.CLIENT, "orders"))
+    client = client_of(coordinator, shown(authority, OwnerKind.CLIENT, "orders"))
     for refused in (client.get(b"/k"), client.grant_lease(60)):
         with pytest.raises(CoordinatorRefusedError, match=r"client/orders.* --allow-client"):
             await refused
@@ -98,7 +98,7 @@ async def test_who_shows_nothing_of_ours(
     security = Security(authority.ca_file)
     words = "the node requires a client certificate"
     if case == "another authority":
-        theirs = shown(Authority(tmp_path / "theirs"), Kind.NODE, "n0")
+        theirs = shown(Authority(tmp_path / "theirs"), OwnerKind.NODE, "n0")
         security = Security(authority.ca_file, theirs.cert_file, theirs.key_file)
         words = "signed by another authority than that of ca_file"
     client = client_of(coordinator, security, 1.0, 2.0)
@@ -112,7 +112,7 @@ async def test_who_shows_nothing_of_ours(
 
 def test_etcdctl_works(authority: Authority, coordinator: Process) -> None:
     etcd_or_skip()
-    security = shown(authority, Kind.CLIENT, "operator")
+    security = shown(authority, OwnerKind.CLIENT, "operator")
     files = (
         f"--cacert={security.ca_file}",
         f"--cert={security.cert_file}",
@@ -218,7 +218,7 @@ asyncio.run(globals()[what]())
 
 @contextlib.contextmanager
 def hostile(coordinator: Process, authority: Authority, who: str, what: str) -> Iterator[None]:
-    made = authority.make(Kind.CLIENT, who, ["127.0.0.1"])
+    made = authority.make(OwnerKind.CLIENT, who, ["127.0.0.1"])
     arguments = (coordinator.endpoint, authority.ca_file, str(made), what)
     with subprocess.Popen(
         [sys.executable, "-c", HOSTILE, *arguments],
@@ -242,7 +242,7 @@ async def test_a_node_renews_whatever_another_caller_does(
 ) -> None:
     """Calls without a request, of a caller that is let in and of one of the same authority that is
     not; and watches that go through the whole history."""
-    node = client_of(coordinator, shown(authority, Kind.NODE, "n0"))
+    node = client_of(coordinator, shown(authority, OwnerKind.NODE, "n0"))
     lease = (await node.grant_lease(30)).lease_id
     with hostile(coordinator, authority, who, what):
         slowest = 0.0

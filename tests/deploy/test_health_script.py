@@ -14,7 +14,7 @@ import pytest
 
 from helpers.running import ROOT
 from tandemlog_server.node.certs.folder import make_authority, make_certificate
-from tandemlog_server.node.certs.owners import Kind, Owner
+from tandemlog_server.node.certs.owners import Owner, OwnerKind
 
 SCRIPT = ROOT / "compose" / "health.py"
 OK = b'HTTP/1.0 200 OK\r\n\r\n{"reason": ""}'
@@ -108,7 +108,7 @@ def test_a_coordinator_answers_http_2(serve: Callable[..., Server]) -> None:
 
 def test_it_shows_the_nodes_own_certificate(tmp_path: Path, serve: Callable[..., Server]) -> None:
     make_authority(tmp_path, "c", 1, NOW)
-    make_certificate(tmp_path, Owner("c", Kind.NODE, "n0"), ["n0"], 1, NOW)
+    make_certificate(tmp_path, Owner("c", OwnerKind.NODE, "n0"), ["n0"], 1, NOW)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=tmp_path / "ca.crt")
     context.load_cert_chain(tmp_path / "n0.crt", tmp_path / "n0.key")
     context.verify_mode = ssl.CERT_REQUIRED

@@ -17,7 +17,7 @@ from tandemlog.cluster.elections import ClusterChange
 from tandemlog.errors import AuthenticationError, NodeUnavailableError, TandemlogError
 from tandemlog_server.cli.local.security import HOSTS, LocalSecurity
 from tandemlog_server.node.certs.folder import cluster_in, make_certificate
-from tandemlog_server.node.certs.owners import Kind, Owner
+from tandemlog_server.node.certs.owners import Owner, OwnerKind
 
 pytestmark = pytest.mark.cluster
 
@@ -177,11 +177,11 @@ def test_everything_is_replaced_under_load(up: Up, tmp_path: Path) -> None:
             up.run("token", "new", "operator", "--access", access, "--out", str(token_file))
             cluster = cluster_in(security.folder)
             for kind, name in (
-                *((Kind.NODE, node) for node in NODES),
-                (Kind.COORDINATOR, "coordinator"),
-                (Kind.CLIENT, "operator"),
+                *((OwnerKind.NODE, node) for node in NODES),
+                (OwnerKind.COORDINATOR, "coordinator"),
+                (OwnerKind.CLIENT, "operator"),
             ):
-                hosts = () if kind is Kind.CLIENT else HOSTS
+                hosts = () if kind is OwnerKind.CLIENT else HOSTS
                 make_certificate(security.folder, Owner(cluster, kind, name), hosts, 1, now())
             load.more()
 

@@ -7,15 +7,15 @@ from typing import Any
 from tandemlog.v1 import coordinator_pb2 as pb
 from tandemlog_server.node.embedded_coordinator.key_versions import Row  # noqa: TC001 - in an annotation that runs
 from tandemlog_server.node.embedded_coordinator.limits import Limits
-from tandemlog_server.node.embedded_coordinator.state_machine import Changes, Machine, Saved
+from tandemlog_server.node.embedded_coordinator.state_machine import Changes, Saved, StateMachine
 
 EMPTY = Saved(cluster_id=7, member_id=8, term=1)
 
 
-def new_machine(saved: Saved = EMPTY, now: float = 0.0, **limits: int) -> Machine:
+def new_machine(saved: Saved = EMPTY, now: float = 0.0, **limits: int) -> StateMachine:
     """The ids of its leases are 1001, 1002, …"""
     ids = itertools.count(1001)
-    return Machine(saved, now, lambda: next(ids), Limits(**limits))
+    return StateMachine(saved, now, lambda: next(ids), Limits(**limits))
 
 
 class MemoryDisk:

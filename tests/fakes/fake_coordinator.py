@@ -48,7 +48,7 @@ from tandemlog_server.ha.coordinator.wire import (
     watch_request,
 )
 from tandemlog_server.node.embedded_coordinator.coordinator_refusals import RefusedError
-from tandemlog_server.node.embedded_coordinator.state_machine import Machine
+from tandemlog_server.node.embedded_coordinator.state_machine import StateMachine
 from tandemlog_server.node.embedded_coordinator.watchers import Watchers
 from tandemlog_server.storage.shares import Shares
 
@@ -113,8 +113,8 @@ class CoordinatorWorld:
     def unlisten(self, event: asyncio.Event) -> None:
         self._moved.discard(event)
 
-    def _started(self) -> Machine:
-        return Machine(self._disk.saved, self.clock.monotonic(), lambda: next(self._ids))
+    def _started(self) -> StateMachine:
+        return StateMachine(self._disk.saved, self.clock.monotonic(), lambda: next(self._ids))
 
 
 class FakeCoordinator:

@@ -8,7 +8,7 @@ import grpc
 
 from tandemlog.transport.security import Security
 from tandemlog_server.node.certs.folder import make_authority, make_certificate
-from tandemlog_server.node.certs.owners import Kind, Owner
+from tandemlog_server.node.certs.owners import Owner, OwnerKind
 
 CLUSTER = "tests"
 
@@ -34,9 +34,11 @@ class Authority:
         self, name: str, hosts: Sequence[str] = ("127.0.0.1",), *, days_ago: float = 0
     ) -> grpc.ServerCredentials:
         """A node's, as a server takes them; every client needs a certificate of this authority."""
-        return self.serving(self.make(Kind.NODE, name, hosts, days_ago), required=True)
+        return self.serving(self.make(OwnerKind.NODE, name, hosts, days_ago), required=True)
 
-    def make(self, kind: Kind, name: str, hosts: Sequence[str] = (), days_ago: float = 0) -> Path:
+    def make(
+        self, kind: OwnerKind, name: str, hosts: Sequence[str] = (), days_ago: float = 0
+    ) -> Path:
         """Valid for a day from `days_ago` on."""
         at = now() - datetime.timedelta(days=days_ago)
         return make_certificate(self.folder, Owner(self.cluster, kind, name), hosts, 1, at)
@@ -48,7 +50,7 @@ class Authority:
 
     def client(self, name: str = "orders", *, days_ago: float = 0, **more: str) -> Security:
         """What a client with a certificate of its own has."""
-        made = self.make(Kind.CLIENT, name, (), days_ago)
+        made = self.make(OwnerKind.CLIENT, name, (), days_ago)
         files = {"cert_file": str(made), "key_file": str(made.with_suffix(".key"))}
         return Security(**{"ca_file": self.ca_file, **files, **more})  # type: ignore[arg-type]
 

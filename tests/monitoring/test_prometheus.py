@@ -24,7 +24,7 @@ from helpers.monitoring_queries import ALERTS, panels, rules
 from helpers.running import SMALL, free_ports, wait_until
 from tandemlog.errors import UnknownTopicError
 from tandemlog_server.node.access.tokens import hash_of, new_token
-from tandemlog_server.node.certs.owners import Kind
+from tandemlog_server.node.certs.owners import OwnerKind
 from tandemlog_server.node.node import Node
 from tandemlog_server.node.settings.node_config import NodeConfig
 
@@ -172,7 +172,7 @@ async def test_a_token_without_rights_is_enough_for_a_scrape_over_tls(tmp_path: 
     program("prometheus")
     (port,) = free_ports(1)
     authority = Authority(tmp_path / "certs")
-    certificate = authority.make(Kind.NODE, "n0", ("127.0.0.1",))
+    certificate = authority.make(OwnerKind.NODE, "n0", ("127.0.0.1",))
     token, token_file = new_token(), tmp_path / "metrics.token"
     token_file.write_text(token)
     access = tmp_path / "access.toml"

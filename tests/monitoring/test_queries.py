@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from helpers.monitoring_queries import ALERTS, COMPOSE, dashboard, names, panels, rules
-from tandemlog_server.node.http.metric_families import COMMON_LABELS, FAMILIES, Kind
+from tandemlog_server.node.http.metric_families import COMMON_LABELS, FAMILIES, MetricKind
 
 QUERIES = [*panels(), *((rule["alert"], rule["expr"]) for rule in rules())]
 # not worth a curve: the same is seen elsewhere, or only in a search for a fault
@@ -23,7 +23,7 @@ def test_a_query_names_families_and_labels_that_there_are(title: str, query: str
     for name in names(query):
         assert name in FAMILIES, f"{title}: there is no tandemlog_{name}"
         known |= set(FAMILIES[name].labels)
-        if FAMILIES[name].kind is Kind.COUNTER:
+        if FAMILIES[name].kind is MetricKind.COUNTER:
             assert re.search(rf"(rate|increase)\(tandemlog_{name}", query), f"{title}: a counter"
     used = re.findall(r"\b(\w+)\s*(?:=~|!~|!=|=)\s*\"", query)
     for part in re.findall(r"\b(?:by|on|group_left|without)\s*\(([^)]*)\)", query):

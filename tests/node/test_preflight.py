@@ -16,7 +16,7 @@ from tandemlog.format.files.checkpoint import Checkpoint
 from tandemlog_server.ha.state import HaState
 from tandemlog_server.ha.state_file import StateFile
 from tandemlog_server.node.certs.folder import make_authority, make_certificate
-from tandemlog_server.node.certs.owners import Kind, Owner
+from tandemlog_server.node.certs.owners import Owner, OwnerKind
 from tandemlog_server.node.preflight import RELEASED_MS, faults, warnings
 from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.node.settings.sections import StoreSection
@@ -134,7 +134,9 @@ def certified(folder: Path, **files: str) -> dict[str, str]:
     if not (folder / "ca.key").exists():
         make_authority(folder, "tandemlog", 30, at)
         for name in ("n0", "n1"):
-            make_certificate(folder, Owner("tandemlog", Kind.NODE, name), ["127.0.0.1"], 10, at)
+            make_certificate(
+                folder, Owner("tandemlog", OwnerKind.NODE, name), ["127.0.0.1"], 10, at
+            )
     names = {"ca_file": "ca.crt", "cert_file": "n0.crt", "key_file": "n0.key", **files}
     return {key: str(folder / name) for key, name in names.items()}
 

@@ -1,6 +1,6 @@
 """Members of one group, and the masters that assign its queues, under faults: a seeded simulation.
 
-    Client ── request, late, lost, twice ──▶ Master (the real Group) ──▶ row ──▶ slaves, one by one
+    Client ── request, late, lost, twice ──▶ Master (ConsumerGroup) ──▶ row ──▶ slaves, one by one
       │  ◀─── response, late, lost ─────────── told what is settled                │ failover
       └── commits, late ──▶                                        the next Master ◀┘ group_of(row)
 
@@ -27,9 +27,9 @@ from tandemlog.format.calls import LEAVE, LEAVE_FOR_A_WHILE
 from tandemlog_server.node.groups.assignor import Queue, assign
 from tandemlog_server.node.groups.consumer_group import (
     JOIN,
+    ConsumerGroup,
     FencedInstanceError,
     FencedMemberError,
-    Group,
     LateRequestError,
     Report,
     Told,
@@ -77,7 +77,7 @@ class Master:
     """The shell around the real group: what coordinator.py does, step by step."""
 
     node: str
-    group: Group
+    group: ConsumerGroup
     saving: bool = False
 
 
@@ -146,7 +146,7 @@ class World:
 
     def _lead(self, node: str) -> None:
         row = self.rows[node]
-        group = Group("g") if row is None else group_of("g", row, self.now)
+        group = ConsumerGroup("g") if row is None else group_of("g", row, self.now)
         self.master = Master(node, group)
         self.note(f"{node} leads: {row}")
         group.take_topics(self.counts)

@@ -21,7 +21,7 @@ from tandemlog.cluster.newest_epoch import NewestEpoch
 from tandemlog.cluster.pull_answer import PullAnswer, parse_pull
 from tandemlog.errors import NodeUnavailableError, error_from
 from tandemlog.v1 import broker_pb2
-from tandemlog_server.node.puts.put_stream import AppendStream
+from tandemlog_server.node.puts.put_stream import PutStream
 
 Find = Callable[[str], Service | None]
 """The service at an endpoint, None if nothing answers there for this client."""
@@ -144,7 +144,7 @@ class StreamCall:
         self._changed = asyncio.Event()
         self._over = ""
         self._cancelled = False
-        self._stream: AppendStream | None = None
+        self._stream: PutStream | None = None
         self._answering: asyncio.Task[None] | None = None
         self._asked: dict[int, Callable[[Any], None]] = {}
         service.streams.append(self)
@@ -155,7 +155,7 @@ class StreamCall:
         self._stream = self._service.open_stream()
         self._answering = self._service.loop.create_task(self._answer(self._stream))
 
-    async def _answer(self, stream: AppendStream) -> None:
+    async def _answer(self, stream: PutStream) -> None:
         async for response in stream.responses():
             self._asked.pop(response.request_id)(response)
             later(self._here, self._answered, response)

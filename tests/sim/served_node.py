@@ -1,6 +1,6 @@
 """What a process of a world serves to clients: the real services over its store, in its own loop.
 
-    call ─▶ BrokerService, PullService, GroupCoordinator, AppendPump (without its thread)
+    call ─▶ BrokerService, PullService, GroupCoordinator, PutPump (without its thread)
                      │ role: MasterRole over the term's MasterGroup, or one without a master
                      ▼
                ServedStore
@@ -32,8 +32,8 @@ from tandemlog_server.node.pulls.group_activity import GroupActivity
 from tandemlog_server.node.pulls.long_polling import LongPolling
 from tandemlog_server.node.pulls.pull_service import PullLimits, PullService
 from tandemlog_server.node.puts.confirm_waiters import ConfirmWaiters, Outcome
-from tandemlog_server.node.puts.put_pump import AppendPump, PumpLimits
-from tandemlog_server.node.puts.put_stream import AppendStream, PendingAppend
+from tandemlog_server.node.puts.put_pump import PumpLimits, PutPump
+from tandemlog_server.node.puts.put_stream import PendingPut, PutStream
 from tandemlog_server.node.roles.master_role import MasterRole
 from tandemlog_server.node.roles.role import CurrentRole, NodeRole
 from tandemlog_server.node.services.broker_service import BrokerService
@@ -125,12 +125,12 @@ class SimReplication(ReplicationMaster):
 class Waiters(ConfirmWaiters):
     """The real ones; the world hears of a promise in the moment in which it is given."""
 
-    promised: Callable[[PendingAppend], None]
+    promised: Callable[[PendingPut], None]
 
     def _settle(
         self, number: int, waiter: Any, outcome: Outcome, failure: "StoreError | None" = None
     ) -> None:
-        if outcome is Outcome.CONFIRMED and isinstance(waiter, PendingAppend):
+        if outcome is Outcome.CONFIRMED and isinstance(waiter, PendingPut):
             self.promised(waiter)
         super()._settle(number, waiter, outcome, failure)
 
@@ -147,7 +147,7 @@ class InlineQueue(queue.SimpleQueue[Any]):
             self._pump._loop.call_soon(self._pump._deliver, [item])
 
 
-class InlinePump(AppendPump):
+class InlinePump(PutPump):
     """The real one, without a thread."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
@@ -186,7 +186,7 @@ class Service:
         clock: FakeClock,
         *,
         appended: Callable[[], None],
-        promised: Callable[[PendingAppend, AppendResult], None],
+        promised: Callable[[PendingPut, AppendResult], None],
         describe: Callable[[], admin_pb2.DescribeClusterResponse],
         answering: Callable[[str, Any], Callable[[Any], None]],
     ) -> None:
@@ -196,7 +196,7 @@ class Service:
         self._appended = appended
         self._describe = describe
         self.answering = answering
-        self._results: dict[PendingAppend, AppendResult] = {}
+        self._results: dict[PendingPut, AppendResult] = {}
         self.calls: set[asyncio.Future[Any]] = set()
         self.streams: list[Any] = []
         self.current = CurrentRole(NoMasterRole("this node is starting"))
@@ -303,7 +303,7 @@ class Service:
             return admin_pb2.ListTopicsResponse(topics=[topic])
         return await getattr(self.broker, method)(request, Caller())
 
-    def open_stream(self) -> AppendStream:
+    def open_stream(self) -> PutStream:
         return self.pump.open_stream(Caller())
 
     def end(self) -> None:

@@ -21,7 +21,7 @@ from tandemlog_server.node.certs.folder import (
     make_authority,
     make_certificate,
 )
-from tandemlog_server.node.certs.owners import Kind, Owner
+from tandemlog_server.node.certs.owners import Owner, OwnerKind
 
 from ...output.tables import Format, write_rows
 from ...shared.command import new_app
@@ -101,7 +101,7 @@ def node(
 
     A running node reads both again by itself.
     """
-    _make(directory, Kind.NODE, node_id, host, days, out)
+    _make(directory, OwnerKind.NODE, node_id, host, days, out)
 
 
 @app.command("coordinator", epilog=epilog())
@@ -114,7 +114,7 @@ def coordinator(
 ) -> None:
     """Make or renew the certificate of a coordinator: of `tandemlog coordinator`, or of a member of
     etcd."""
-    _make(directory, Kind.COORDINATOR, name, host, days, out)
+    _make(directory, OwnerKind.COORDINATOR, name, host, days, out)
 
 
 @app.command("client", epilog=epilog())
@@ -128,7 +128,7 @@ def client(
 
     The access file gives rights to NAME (`certificates`).
     """
-    _make(directory, Kind.CLIENT, name, None, days, out)
+    _make(directory, OwnerKind.CLIENT, name, None, days, out)
 
 
 @app.command("cluster", epilog=epilog())
@@ -168,7 +168,7 @@ def cluster_command(
     """
     servers = [
         (kind, *each)
-        for kind, text in ((Kind.NODE, nodes), (Kind.COORDINATOR, coordinators))
+        for kind, text in ((OwnerKind.NODE, nodes), (OwnerKind.COORDINATOR, coordinators))
         for each in _servers(text)
     ]
     callers = [each for each in clients.split(",") if each]
@@ -177,7 +177,7 @@ def cluster_command(
     with one_line_errors(), _explained():
         cluster = _checked_cluster(cluster)
         owners = [(Owner(cluster, kind, name), hosts) for kind, name, hosts in servers]
-        owners += [(Owner(cluster, Kind.CLIENT, name), []) for name in callers]
+        owners += [(Owner(cluster, OwnerKind.CLIENT, name), []) for name in callers]
         twice = [o.name for o, _ in owners if [e.name for e, _ in owners].count(o.name) > 1]
         if twice:
             raise CertificateError(f"{twice[0]} is named twice: each needs a file of its own")
@@ -245,7 +245,12 @@ def _row(file: Path, ca_file: Path | None) -> dict[str, Any]:
 
 
 def _make(
-    directory: Path, kind: Kind, name: str, hosts: list[str] | None, days: float, out: Path | None
+    directory: Path,
+    kind: OwnerKind,
+    name: str,
+    hosts: list[str] | None,
+    days: float,
+    out: Path | None,
 ) -> None:
     with one_line_errors(), _explained():
         owner = Owner(cluster_in(directory), kind, name)

@@ -17,7 +17,7 @@ from tandemlog_server.ha.config import HaConfig, Role
 from tandemlog_server.ha.errors import HandshakeRefusedError
 from tandemlog_server.ha.slave.session import Disconnect
 from tandemlog_server.ha.slave.slave import ReplicationSlave, StreamEndedError
-from tandemlog_server.node.certs.owners import Kind
+from tandemlog_server.node.certs.owners import OwnerKind
 
 CONFIG = HaConfig(
     "c", "s", role=Role.SLAVE, master_endpoint="127.0.0.1:1", reconnect_min_ms=1, reconnect_max_ms=2
@@ -97,7 +97,7 @@ async def test_without_an_id_the_endpoint_is_its_name() -> None:
 
 
 def node_files(authority: Authority, name: str, days_ago: float = 0) -> Security:
-    made = authority.make(Kind.NODE, name, ["127.0.0.1"], days_ago)
+    made = authority.make(OwnerKind.NODE, name, ["127.0.0.1"], days_ago)
     return Security(authority.ca_file, str(made), str(made.with_suffix(".key")))
 
 

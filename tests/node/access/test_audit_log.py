@@ -9,7 +9,7 @@ from tandemlog_server.node.access.audit_log import (
     HOSTS,
     LINES,
     PERIOD_S,
-    Audit,
+    AuditLog,
     RefusalLines,
 )
 from tandemlog_server.node.access.caller_addresses import host_of
@@ -44,7 +44,7 @@ def test_many_hosts_share_a_bound_and_what_is_kept_of_them_is_bounded() -> None:
 
 
 def test_what_a_caller_chose_stays_in_its_line(caplog: pytest.LogCaptureFixture) -> None:
-    audit = Audit(lambda: 0.0)
+    audit = AuditLog(lambda: 0.0)
     with caplog.at_level(logging.INFO, "tandemlog.audit"):
         audit.called("CreateTopic", "operator", "ipv4:1.2.3.4:5", 'name: "a"\ncall=x', "ok")
         audit.refused("Pull", "", "ipv4:1.2.3.4:5", "because\nrefused call=y" + "x" * 10_000)
@@ -62,7 +62,7 @@ def test_a_name_that_a_certificate_chose_stays_in_its_place(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-    audit = Audit(Clock())
+    audit = AuditLog(Clock())
     audit.called("DeleteTopic", "x from=ipv4:1.2.3.4:5 \ncall=x", "p", "")
     audit.refused("Pull", "a\nb", "p", "no")
     audit.called("DeleteTopic", "node/n1", "p", "")
@@ -76,7 +76,7 @@ def test_a_name_that_a_certificate_chose_stays_in_its_place(
 def test_calls_of_no_identity_are_bounded_and_those_of_one_are_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    audit = Audit(lambda: 0.0)
+    audit = AuditLog(lambda: 0.0)
     with caplog.at_level(logging.INFO, "tandemlog.audit"):
         for _ in range(5 * LINES):
             audit.called("CreateTopic", "", "ipv4:1.2.3.4:5", "", always=False)
@@ -91,11 +91,11 @@ def test_the_host_of_a_peer() -> None:
 
 
 def test_control_characters_are_made_visible(caplog: pytest.LogCaptureFixture) -> None:
-    Audit(lambda: 0.0).refused("CreateTopic", "", "ipv4:10.0.0.1:1", "a\x9b2J\u202eb")
+    AuditLog(lambda: 0.0).refused("CreateTopic", "", "ipv4:10.0.0.1:1", "a\x9b2J\u202eb")
     assert '"a\\u009b2J\\u202eb"' in caplog.text
 
 
 def test_lines_of_others_count_as_well() -> None:
-    audit = Audit(lambda: 0.0)
+    audit = AuditLog(lambda: 0.0)
     told = [audit.left_out("ipv4:10.0.0.1:1") for _ in range(LINES + 3)]
     assert told == [""] * LINES + [None] * 3

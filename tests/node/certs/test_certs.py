@@ -27,10 +27,10 @@ from tandemlog_server.node.certs.description import (
     read_certificate,
     state_of,
 )
-from tandemlog_server.node.certs.owners import Kind, Owner, owner_of
+from tandemlog_server.node.certs.owners import Owner, OwnerKind, owner_of
 
-NODE = Owner("prod", Kind.NODE, "n1")
-CLIENT = Owner("prod", Kind.CLIENT, "orders")
+NODE = Owner("prod", OwnerKind.NODE, "n1")
+CLIENT = Owner("prod", OwnerKind.CLIENT, "orders")
 
 
 def certificate(pem: bytes) -> x509.Certificate:
@@ -43,14 +43,14 @@ def uses(made: x509.Certificate) -> set[str]:
 
 
 def test_a_name_is_a_uri() -> None:
-    for owner in (NODE, CLIENT, Owner("a/b é", Kind.COORDINATOR, "c.0")):
+    for owner in (NODE, CLIENT, Owner("a/b é", OwnerKind.COORDINATOR, "c.0")):
         assert owner_of(owner.uri) == owner
     assert NODE.uri == "tandemlog://prod/node/n1"
     for other in ("spiffe://prod/node/n1", "tandemlog://prod/king/n1", "tandemlog://prod/n1", "x"):
         assert owner_of(other) is None
     for name in ("", "a/b", "../n1", ".n1", "a b", "x" * 65):
         with pytest.raises(ValueError, match="the name of a client must be"):
-            Owner("prod", Kind.CLIENT, name)
+            Owner("prod", OwnerKind.CLIENT, name)
 
 
 def test_a_node_serves_and_calls_and_a_client_calls() -> None:

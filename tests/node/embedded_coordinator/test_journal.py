@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fakes.coordinator_machines import EMPTY, new_machine, put, txn
 from tandemlog_server.node.embedded_coordinator.journal import Journal
-from tandemlog_server.node.embedded_coordinator.state_machine import Changes, Machine
+from tandemlog_server.node.embedded_coordinator.state_machine import Changes, StateMachine
 
 
 class SlowDisk:
@@ -31,7 +31,7 @@ class SlowDisk:
     def close(self) -> None: ...
 
 
-def changed(machine: Machine) -> Changes:
+def changed(machine: StateMachine) -> Changes:
     machine.txn(txn(put(b"a")), 0.0)
     return machine.take_changes()
 

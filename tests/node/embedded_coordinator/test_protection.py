@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from helpers.made_certificates import Authority
-from tandemlog_server.node.certs.owners import Kind
+from tandemlog_server.node.certs.owners import OwnerKind
 from tandemlog_server.node.embedded_coordinator.protection import Protection, fault_in
 
 
@@ -28,13 +28,13 @@ def no_port() -> grpc.ServerCredentials:
 @pytest.mark.parametrize(
     ("kind", "name", "let_in"),
     [
-        (Kind.NODE, "n0", True),
-        (Kind.COORDINATOR, "c0", True),
-        (Kind.CLIENT, "operator", True),
-        (Kind.CLIENT, "orders", False),
+        (OwnerKind.NODE, "n0", True),
+        (OwnerKind.COORDINATOR, "c0", True),
+        (OwnerKind.CLIENT, "operator", True),
+        (OwnerKind.CLIENT, "orders", False),
     ],
 )
-def test_nodes_and_named_clients(kind: Kind, name: str, let_in: bool, tmp_path: Path) -> None:
+def test_nodes_and_named_clients(kind: OwnerKind, name: str, let_in: bool, tmp_path: Path) -> None:
     made = Authority(tmp_path).make(kind, name, ["127.0.0.1"]).read_bytes()
     protection = Protection(no_port, clients=frozenset({"operator"}))
     for _ in range(2):  # the second one is remembered

@@ -5,19 +5,19 @@ import pytest
 from fakes.coordinator_machines import EMPTY, MemoryDisk, delete, get, new_machine, put, txn
 from tandemlog.v1 import coordinator_pb2 as pb
 from tandemlog_server.node.embedded_coordinator.coordinator_refusals import RefusedError
-from tandemlog_server.node.embedded_coordinator.state_machine import Machine
+from tandemlog_server.node.embedded_coordinator.state_machine import StateMachine
 
 
-def read(machine: Machine, now: float = 0.0, **request: object) -> list[bytes]:
+def read(machine: StateMachine, now: float = 0.0, **request: object) -> list[bytes]:
     asked = pb.RangeRequest(**{"key": b"\0", "range_end": b"\0", **request})  # type: ignore[arg-type]
     return [kv.key for kv in machine.range(asked, now).kvs]
 
 
-def grant(machine: Machine, ttl_s: int, now: float = 0.0) -> int:
+def grant(machine: StateMachine, ttl_s: int, now: float = 0.0) -> int:
     return int(machine.lease_grant(pb.LeaseGrantRequest(TTL=ttl_s), now).ID)
 
 
-def pass_time(machine: Machine, start: float, end: float) -> None:
+def pass_time(machine: StateMachine, start: float, end: float) -> None:
     """As the ticks of the server do, without any of them at `end` itself."""
     now = start
     while now < end - 0.1:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fakes.coordinator_machines import EMPTY, MemoryDisk, delete, get, new_machine, put
 from tandemlog.v1 import coordinator_pb2 as pb
 from tandemlog_server.node.embedded_coordinator.coordinator_refusals import RefusedError
-from tandemlog_server.node.embedded_coordinator.state_machine import Machine  # noqa: TC001 - in an annotation that runs
+from tandemlog_server.node.embedded_coordinator.state_machine import StateMachine  # noqa: TC001 - in an annotation that runs
 
 KEYS = [b"a", b"b", b"c", b"d"]
 Content = dict[bytes, tuple[bytes, int, int, int, int]]  # value, create, mod, version, lease
@@ -148,7 +148,7 @@ class Run:
 
     def __init__(self) -> None:
         self.disk = MemoryDisk()
-        self.machine: Machine = new_machine(EMPTY)
+        self.machine: StateMachine = new_machine(EMPTY)
         self.model = Model()
         self.leases: set[int] = set()
 

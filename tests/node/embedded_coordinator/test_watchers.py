@@ -4,7 +4,7 @@ import pytest
 
 from fakes.coordinator_machines import delete, new_machine, put, txn
 from tandemlog.v1 import coordinator_pb2 as pb
-from tandemlog_server.node.embedded_coordinator.state_machine import Machine
+from tandemlog_server.node.embedded_coordinator.state_machine import StateMachine
 from tandemlog_server.node.embedded_coordinator.watchers import MESSAGE_BYTES, PIECE_ROWS, Watchers
 from tandemlog_server.storage.shares import Shares
 
@@ -14,7 +14,7 @@ def create(key: bytes, end: bytes = b"", start: int = 0, **more: object) -> pb.W
     return pb.WatchRequest(create_request=asked)
 
 
-def watching(machine: Machine, limit: int = 9) -> Watchers:
+def watching(machine: StateMachine, limit: int = 9) -> Watchers:
     return Watchers(machine, Shares(limit))
 
 

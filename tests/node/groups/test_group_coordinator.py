@@ -11,7 +11,7 @@ from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.node.error_status import RequestRefusedError
 from tandemlog_server.node.groups import group_coordinator as coordinators
 from tandemlog_server.node.groups.assignor import assign
-from tandemlog_server.node.groups.consumer_group import Group, Report
+from tandemlog_server.node.groups.consumer_group import ConsumerGroup, Report
 from tandemlog_server.node.groups.consumer_group import Member as CoreMember
 from tandemlog_server.node.groups.group_refusals import check_room
 from tandemlog_server.node.groups.heartbeats import report_of
@@ -81,7 +81,7 @@ async def test_an_older_target_does_not_come_after_a_newer_one(
 
 
 def test_a_heartbeat_without_news_looks_at_no_other_member() -> None:
-    group = Group("g")
+    group = ConsumerGroup("g")
     for index in range(3):
         report = Report(f"m{index}", 0, 1, frozenset({"orders"}))
         group.join(report, 0.0)
@@ -155,8 +155,8 @@ def test_ids_cannot_forge_lines_of_the_log(field: str) -> None:
         report_of(request, "", GroupsSection())
 
 
-def _group(name: str, count: int, holder: str = "", host: str = "") -> Group:
-    group = Group(name)
+def _group(name: str, count: int, holder: str = "", host: str = "") -> ConsumerGroup:
+    group = ConsumerGroup(name)
     for number in range(count):
         member = CoreMember(f"{name}-{number}", frozenset({"t"}), host=host, holder=holder)
         group.members[member.member_id] = member
@@ -166,7 +166,10 @@ def _group(name: str, count: int, holder: str = "", host: str = "") -> Group:
 def test_one_caller_leaves_room_for_members_of_others() -> None:
     """Groups are many, so the bound of one does not keep a caller from filling all."""
     limits = GroupsSection(members=100, members_per_group=60)
-    new, groups = Group("new"), {"a": _group("a", 50, "greedy"), "b": _group("b", 24, "greedy")}
+    new, groups = (
+        ConsumerGroup("new"),
+        {"a": _group("a", 50, "greedy"), "b": _group("b", 24, "greedy")},
+    )
     check_room(groups, new, limits, "greedy")
     groups["c"] = _group("c", 1, "greedy")
     with pytest.raises(RequestRefusedError, match=r"'greedy' has 75 members .* is 75") as refused:
@@ -181,9 +184,9 @@ def test_one_caller_leaves_room_for_members_of_others() -> None:
 def test_members_of_another_masters_term_count_for_their_hosts_until_they_report() -> None:
     limits = GroupsSection(members=100, members_per_group=100)
     groups = {"a": _group("a", 80, host="ipv4:10.0.0.7:4000")}
-    check_room(groups, Group("new"), limits, "orders")
+    check_room(groups, ConsumerGroup("new"), limits, "orders")
     with pytest.raises(RequestRefusedError, match=r"'ipv4:10.0.0.7' has 80 members"):
-        check_room(groups, Group("new"), limits, "ipv4:10.0.0.7")
+        check_room(groups, ConsumerGroup("new"), limits, "ipv4:10.0.0.7")
 
 
 async def test_a_member_counts_for_who_reports_it(cluster: Cluster) -> None:

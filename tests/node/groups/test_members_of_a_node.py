@@ -12,7 +12,7 @@ import pytest
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.errors import InvalidArgumentError
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
-from tandemlog_server.node.groups.consumer_group import Group
+from tandemlog_server.node.groups.consumer_group import ConsumerGroup
 from tandemlog_server.node.node import Node
 from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.node.settings.sections import StoreSection
@@ -241,16 +241,16 @@ async def test_looking_goes_on_after_an_error(
 ) -> None:
     one, two = Member(cluster, "one", session_timeout_ms=1_000), Member(cluster, "two")
     await converge(one, two)
-    real = Group.next_expiry
+    real = ConsumerGroup.next_expiry
     failed: list[str] = []
 
-    def next_expiry(group: Group) -> float:
+    def next_expiry(group: ConsumerGroup) -> float:
         if not failed:
             failed.append(group.name)
             raise RuntimeError("a fault of the program")
         return real(group)
 
-    monkeypatch.setattr(Group, "next_expiry", next_expiry)
+    monkeypatch.setattr(ConsumerGroup, "next_expiry", next_expiry)
     while len(two.owned["orders"]) < 4:
         await two.report(500)
     assert failed

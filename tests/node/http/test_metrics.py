@@ -14,7 +14,7 @@ from tandemlog_server.node.http.metric_families import (
     NOT_EXPORTED,
     SECTIONS,
     SUMMARIES,
-    Kind,
+    MetricKind,
 )
 from tandemlog_server.node.http.metrics import Metrics
 from tandemlog_server.node.http.monitoring_docs import monitoring_markdown
@@ -190,11 +190,11 @@ def test_what_is_exported_is_the_table() -> None:
 def test_families_are_named_as_prometheus_wants_it() -> None:
     assert len(FAMILIES) == sum(len(section.families) for section in SECTIONS)
     for family in FAMILIES.values():
-        assert (family.kind is Kind.COUNTER) == family.name.endswith("_total"), family.name
+        assert (family.kind is MetricKind.COUNTER) == family.name.endswith("_total"), family.name
         assert family.meaning.endswith("."), family.name
         assert len(family.meaning) > 15, family.name
         for unit in ("seconds", "bytes"):
-            if family.unit == unit and family.kind is not Kind.COUNTER:
+            if family.unit == unit and family.kind is not MetricKind.COUNTER:
                 assert family.name.endswith((unit, "_offset")), family.name
 
 

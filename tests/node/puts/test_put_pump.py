@@ -15,8 +15,8 @@ from tandemlog.format.record.batch import AppendSegment, RecordBatch
 from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.node.error_status import RequestRefusedError
 from tandemlog_server.node.puts.confirm_waiters import ConfirmWaiters
-from tandemlog_server.node.puts.put_pump import AppendPump, PumpLimits
-from tandemlog_server.node.puts.put_stream import ANSWER_BYTES, AppendStream
+from tandemlog_server.node.puts.put_pump import PumpLimits, PutPump
+from tandemlog_server.node.puts.put_stream import ANSWER_BYTES, PutStream
 from tandemlog_server.node.puts.put_wire import QUICK_FIELDS
 from tandemlog_server.storage.errors import BatchRefusedError, StoreBusyError
 from tandemlog_server.storage.positions import Position
@@ -84,7 +84,7 @@ class Rig:
         self.waiters = ConfirmWaiters((self.confirmed,), self.gate.epoch, self.loop)
         store: Any = self.store
         gate: Any = self.gate
-        self.pump = AppendPump(
+        self.pump = PutPump(
             store,
             gate,
             self.waiters,
@@ -94,7 +94,7 @@ class Rig:
         )
         self.pump.start()
 
-    def send(self, stream: AppendStream, *numbers: int, size: int = 10) -> None:
+    def send(self, stream: PutStream, *numbers: int, size: int = 10) -> None:
         for number in numbers:
             self.pump.submit(stream, request(number, size=size))
 
@@ -120,7 +120,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-async def take(stream: AppendStream, count: int) -> list[broker_pb2.AppendResponse]:
+async def take(stream: PutStream, count: int) -> list[broker_pb2.AppendResponse]:
     responses: AsyncIterator[broker_pb2.AppendResponse] = stream.responses()
     async with asyncio.timeout(10):
         return [await anext(responses) for _ in range(count)]
@@ -390,7 +390,7 @@ def _refusing(problem: Exception) -> Callable[..., AppendResult]:
 GAP = BatchRefusedError("SEQUENCE_GAP", "sequence", "7 came, 5 was expected", limit=5, actual=7)
 
 
-def doubted(rig: Rig, *numbers: int) -> AppendStream:
+def doubted(rig: Rig, *numbers: int) -> PutStream:
     """The lease is over, and the store refuses these requests as gaps."""
     rig.gate.lease = False
     rig.gate.round = rig.loop.create_future()

@@ -8,14 +8,14 @@ from pydantic import ValidationError
 
 from helpers.made_certificates import Authority
 from tandemlog.transport.security import Security
-from tandemlog_server.node.certs.owners import Kind
+from tandemlog_server.node.certs.owners import OwnerKind
 from tandemlog_server.node.preflight import faults
 from tandemlog_server.node.settings.node_config import ConfigError, NodeConfig
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, str]:
-    made = Authority(tmp_path / "ours").make(Kind.NODE, "n0", ["127.0.0.1"])
+    made = Authority(tmp_path / "ours").make(OwnerKind.NODE, "n0", ["127.0.0.1"])
     return {
         "ca_file": str(tmp_path / "ours" / "ca.crt"),
         "cert_file": str(made),

@@ -24,7 +24,7 @@ from tandemlog.errors import (
     SecurityError,
     TandemlogError,
 )
-from tandemlog_server.node.certs.owners import Kind
+from tandemlog_server.node.certs.owners import OwnerKind
 
 QUICK = ConnectionOptions(retry_timeout_ms=1_500)
 
@@ -239,8 +239,8 @@ async def test_a_token_does_not_leave_the_machine_in_clear_text() -> None:
 
 
 async def test_files_that_cannot_be_used_are_named(authority: Authority, tmp_path: Path) -> None:
-    other = _other(tmp_path).make(Kind.CLIENT, "theirs")
-    ours = authority.make(Kind.CLIENT, "ours")
+    other = _other(tmp_path).make(OwnerKind.CLIENT, "theirs")
+    ours = authority.make(OwnerKind.CLIENT, "ours")
     empty = tmp_path / "empty"
     empty.write_text("")
     for security, words in (

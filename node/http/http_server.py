@@ -4,6 +4,15 @@ health.py decides the response for each path: 200, or 503 with the reason, or 40
 as a small JSON object; /metrics is Prometheus' text. /cluster and /history tell what the node knows
 of its cluster. No handler asks another node, a disk or the coordinator.
 
+Where callers have to prove who they are, any identity may read everything:
+
+    security.open_health, and a health path      ──▶ answered
+    a known token or certificate                 ──▶ answered
+    anything else, also a path that is not here  ──▶ 401, and a line in the audit log
+
+TLS asks each client for a certificate and takes connections without one: a probe that can show
+nothing is decided here, by its path. TLS has already refused a certificate of a foreign authority.
+
 A node imports this module after it has started to serve: its two libraries are a third of all
 imports, and after a crash the first put would wait for them.
 """
@@ -11,16 +20,19 @@ imports, and after a crash the first put would wait for them.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Any, cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.typedefs import Handler, Middleware
 
 from tandemlog.v1 import common_pb2
 
+from ..access.access_refusals import NotKnownError
+from ..access.doorkeeper import Doorkeeper
 from ..process.machine_bounds import ConnectionBounds
 from ..security.node_security import NodeSecurity
 from .bounded_site import BoundedSite
-from .gate import gate
 from .health import PATHS, BadQueryError, ElectionView, faults
 from .metrics import CONTENT_TYPE, Metrics
 from .node_numbers import Observed
@@ -118,6 +130,39 @@ class HttpServer:
             self._scraping = asyncio.create_task(work, name="scrape")
         text = await asyncio.shield(self._scraping)
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
+
+
+def gate(keeper: Doorkeeper) -> Middleware:
+    """The middleware that lets in callers whom `keeper` knows."""
+
+    @web.middleware
+    async def admit(request: web.Request, handler: Handler) -> web.StreamResponse:
+        resource = request.match_info.route.resource
+        path = "(no such path)" if resource is None else resource.canonical
+        if keeper.open_health and path in PATHS:
+            return await handler(request)
+        try:
+            # repeated headers are joined, which never equals a token: see authorization_of
+            authorization = ", ".join(request.headers.getall("Authorization", ()))
+            keeper.identify(authorization, _certificate(request))
+        except NotKnownError as error:
+            keeper.audit.refused(f"HTTP {path}", "", _peer(request), str(error))
+            return web.json_response(
+                {"error": str(error)}, status=401, headers={"WWW-Authenticate": "Bearer"}
+            )
+        return await handler(request)
+
+    return admit
+
+
+def _certificate(request: web.Request) -> bytes | None:
+    tls: Any = request.get_extra_info("ssl_object")
+    return None if tls is None else cast("bytes | None", tls.getpeercert(binary_form=True))
+
+
+def _peer(request: web.Request) -> str:
+    name: Any = request.get_extra_info("peername")
+    return f"{name[0]}:{name[1]}" if name else "-"
 
 
 def _node(status: common_pb2.NodeStatus) -> dict[str, object]:

@@ -24,10 +24,10 @@ TAKE_S, its call ends, because it holds memory that other callers need.
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 import grpc
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from tandemlog.format.constants import Buffer
 from tandemlog.v1 import common_pb2
@@ -42,14 +42,17 @@ from ..pulls.pull_service import Parts
 from ..pulls.read_turns import ReadTurns
 from .leadership import NODE, Leadership, Speaks
 from .permissions import ANY, Rule, arguments_of
-from .requests import decoded, received
 from .strangers import authorization_of, refuse
 
 MAX_FOREIGN_BYTES = 64 << 10
 """Of one request to the health or the reflection service."""
 TAKE_S = 60.0
+MAX_REQUEST_BYTES = 1 << 20
+"""Of one request that is not a put. Decoding takes some 10 ms a MiB at the worst, in the loop."""
+RECEIVE_S = 60.0
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+Request = TypeVar("Request", bound=Message)
 
 
 class CallContext(Protocol):
@@ -407,6 +410,39 @@ class CallDoor:
 
     def _end_later(self, task: "asyncio.Task[Any]") -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(self._take_s, task.cancel)
+
+
+async def received(requests: AsyncIterator[bytes]) -> bytes:
+    """The one request of a call. Raises RequestRefusedError if it does not come."""
+    try:
+        async with asyncio.timeout(RECEIVE_S):
+            async for data in requests:
+                return data
+    except TimeoutError:
+        reason = f"the request did not come within {RECEIVE_S:g} s"
+    else:
+        reason = "the call has no request"
+    raise RequestRefusedError(common_pb2.INVALID_ARGUMENT, reason, field="request")
+
+
+def decoded(kind: type[Request], data: bytes) -> Request:
+    """The request in `data`. Raises RequestRefusedError for one that is too large, or none."""
+    name = kind.DESCRIPTOR.name
+    if len(data) > MAX_REQUEST_BYTES:
+        raise RequestRefusedError(
+            common_pb2.INVALID_ARGUMENT,
+            f"a {name} may have at most {MAX_REQUEST_BYTES} bytes, not {len(data)}; split the "
+            "request",
+            field="request",
+            limit=MAX_REQUEST_BYTES,
+            actual=len(data),
+        )
+    try:
+        return kind.FromString(data)
+    except DecodeError:
+        raise RequestRefusedError(
+            common_pb2.INVALID_ARGUMENT, f"the request is not a valid {name}", field="request"
+        ) from None
 
 
 def proofs_of(context: CallContext, *, certificates: bool) -> tuple[str, bytes | None]:

@@ -1,7 +1,7 @@
 """The gRPC server of a node: our services, and the standard health and reflection.
 
-All calls except replication, which has its own bounds and asks for the proof of a node
-(replication_gate.py), pass the door (call_door.py). gRPC itself has two bounds that matter here,
+All calls pass the door (call_door.py), except replication, which has bounds of its own and asks
+for the proof of a node (ha/protocol/proof.py). gRPC itself has two bounds that matter here,
 and both would drop calls silently: how many wait to be accepted (1,000 by default, above it some
 are cancelled at random), and how large a message may be. So the first is set above the limit of the
 door, which refuses with a reason, and the second is the size of a put.
@@ -9,8 +9,9 @@ door, which refuses with a reason, and the second is the size of a put.
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import grpc
 from grpc import aio
@@ -19,9 +20,12 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from tandemlog.format.constants import MAX_GRPC_MESSAGE
 from tandemlog.v1 import admin_pb2, broker_pb2
-from tandemlog_server.ha.protocol.proof import proven_service
-from tandemlog_server.ha.protocol.replication_service import METHOD, ReplicationService
+from tandemlog_server.ha.protocol.proof import NodeProof, Prove, ProvenCall, proven_service
+from tandemlog_server.ha.protocol.replication_service import METHOD, Context, ReplicationService
 
+from ..access.access_refusals import NotKnownError
+from ..access.caller import Who
+from ..access.doorkeeper import Doorkeeper
 from ..process.connection_census import ConnectionCensus
 from ..process.machine_bounds import GRPC_CONNECTIONS
 from ..process.tasks import cancelled
@@ -30,12 +34,11 @@ from ..settings.host_port import split_endpoint
 from ..settings.listen_endpoints import ListenError
 from .admin_service import AdminService
 from .broker_service import BrokerService
-from .call_door import CallDoor, Handler
+from .call_door import CallDoor, Handler, proofs_of
 from .data_session import DataMethods
 from .leadership import speaks
 from .permissions import ADMIN, BROKER, REPLICATION, rule_of
-from .replication_gate import proof_by
-from .strangers import StrangerInterceptor
+from .strangers import StrangerInterceptor, refuse
 
 logger = logging.getLogger(__name__)
 
@@ -234,3 +237,44 @@ def _unary_handlers(module: Any, name: str, service: object, door: CallDoor) -> 
         for method in module.DESCRIPTOR.services_by_name[name].methods
         if not method.server_streaming
     }
+
+
+@dataclass(frozen=True, slots=True)
+class _SlaveCall:
+    """A stream of replication, whose caller is known."""
+
+    keeper: Doorkeeper
+    who: Who
+    peer: str
+
+    def proof(self) -> NodeProof:
+        who = self.who
+        try:
+            self.keeper.renew(who)
+        except NotKnownError as error:
+            return NodeProof(who.identity.name, fault=str(error))
+        return NodeProof(who.identity.name, who.nodes, who.proof_fault)
+
+    def refused(self, reason: str) -> None:
+        self.keeper.audit.refused(METHOD, self.who.identity.name, self.peer, reason)
+
+
+def proof_by(keeper: Doorkeeper) -> Prove:
+    """Asks `keeper` for the caller of a stream; one that is not known gets UNAUTHENTICATED."""
+
+    async def prove(context: Context) -> ProvenCall | None:
+        peer = context.peer()
+        # while the stream is open, its connection is not idle
+        keeper.streaming.add(peer)
+        cast("Any", context).add_done_callback(lambda _: keeper.streaming.discard(peer))
+        if not keeper.active:
+            return None
+        try:
+            certificates = keeper.certificates_required
+            who = keeper.identify(*proofs_of(cast("Any", context), certificates=certificates))
+        except NotKnownError as error:
+            keeper.audit.refused(METHOD, "", peer, str(error))
+            await refuse(context, str(error))
+        return _SlaveCall(keeper, who, peer)
+
+    return prove

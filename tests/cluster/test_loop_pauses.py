@@ -28,7 +28,7 @@ from tandemlog.format.calls import MAX_POSITIONS, MAX_SEARCHES
 from tandemlog.v1 import admin_pb2, broker_pb2, broker_pb2_grpc, common_pb2
 from tandemlog_server.node.process.memory_at_rest import REST_S
 from tandemlog_server.node.puts.put_wire import MOST_FIELDS
-from tandemlog_server.node.services.requests import MAX_REQUEST_BYTES
+from tandemlog_server.node.services.call_door import MAX_REQUEST_BYTES
 
 pytestmark = [pytest.mark.cluster, pytest.mark.quiet]
 

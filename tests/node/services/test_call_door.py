@@ -13,8 +13,7 @@ from grpc_health.v1 import health_pb2
 from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.node.access.caller import Caller
 from tandemlog_server.node.pulls.read_turns import ReadTurns
-from tandemlog_server.node.services.call_door import CallDoor
-from tandemlog_server.node.services.requests import MAX_REQUEST_BYTES
+from tandemlog_server.node.services.call_door import MAX_REQUEST_BYTES, CallDoor
 
 BIG = 4 << 20
 

@@ -4,7 +4,7 @@
     [coordinator]               an agent takes part in elections; roles change in the process
     follow                      a relay of a RocketMQ broker's log, until it takes over
 
-`start` takes the role, `begin` lets the log move, `close` ends it all; the store stays open.
+`prepare` takes the role, `start` lets the log move, `close` ends it all; the store stays open.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ class ClusterMembership:
         self._terms = terms
         self._undo = undo
 
-    async def start(self) -> None:
+    async def prepare(self) -> None:
         """Take the role. Raises StoreError and HaError."""
         config, terms, store = self._config, self._terms, self._terms.store
         await asyncio.to_thread(StateFile(store.directory, store.files).check_role, terms.config)
@@ -109,11 +109,11 @@ class ClusterMembership:
             now=since_boot,
         )
 
-    def begin(self, waiters: ConfirmWaiters, pump: PutPump) -> None:
+    def start(self, waiters: ConfirmWaiters, pump: PutPump) -> None:
         """A slave takes log after everything else is set up: a port in use is reported before a
         byte is cut or stored, and late imports do not share the processor with the stream. For the
         same reason a node takes part in elections only now."""
-        self._terms.on_change = waiters.look
+        self._terms.on_change = waiters.check
         self._terms.puts_under_way = lambda: pump.under_way
         self.roles.start()
         if self.elections is not None:

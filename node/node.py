@@ -109,7 +109,7 @@ class Node:
             turns = self._start_reads()
             await self._start_grpc(turns)
             await self._start_http()
-            self.membership.begin(self.waiters, self.pump)
+            self.membership.start(self.waiters, self.pump)
             self._watch_files_and_memory()
             self._undo.push_async_callback(self._drain)
         except BaseException:
@@ -141,7 +141,7 @@ class Node:
         )
         self.terms = Terms(self.store, part, self._clock, self.brokers, config.put, self._end_by)
         self.membership = ClusterMembership(config, self.terms, self._undo)
-        await self.membership.start()
+        await self.membership.prepare()
 
     def _start_put_path(self) -> None:
         loop = asyncio.get_running_loop()

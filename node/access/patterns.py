@@ -25,7 +25,7 @@ class Patterns:
         self.texts = tuple(patterns)
         self.everything = "*" in self.texts
         self._match = re.compile("|".join(map(_expression, self.texts)), re.DOTALL).fullmatch
-        self._known: dict[str | bytes, bool] = {}
+        self._covered: dict[str | bytes, bool] = {}
 
     def __bool__(self) -> bool:
         return bool(self.texts)
@@ -34,26 +34,26 @@ class Patterns:
         """Whether one of the patterns fits the whole of `name`."""
         if len(name) > MAX_TOPIC:
             return self.everything
-        known = self._known.get(name)
-        return self._look(name, name) if known is None else known
+        covered = self._covered.get(name)
+        return self._match_new(name, name) if covered is None else covered
 
     def cover_bytes(self, name: bytes) -> bool:
         """The same for a name in UTF-8; what is not is covered by `*` alone."""
         if len(name) > MAX_TOPIC:
             return self.everything
-        known = self._known.get(name)
-        if known is not None:
-            return known
+        covered = self._covered.get(name)
+        if covered is not None:
+            return covered
         try:
-            return self._look(name, name.decode())
+            return self._match_new(name, name.decode())
         except UnicodeDecodeError:
             return self.everything
 
-    def _look(self, key: str | bytes, name: str) -> bool:
-        if len(self._known) >= REMEMBERED:
-            self._known.clear()
+    def _match_new(self, key: str | bytes, name: str) -> bool:
+        if len(self._covered) >= REMEMBERED:
+            self._covered.clear()
         covered = bool(self.texts) and (self.everything or self._match(name) is not None)
-        self._known[key] = covered
+        self._covered[key] = covered
         return covered
 
 

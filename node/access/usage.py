@@ -43,7 +43,7 @@ class TokenBucket:
         self._level -= amount
         return self._debt_s()
 
-    def take(self, amount: float, now: float) -> bool:
+    def try_spend(self, amount: float, now: float) -> bool:
         """Take `amount` if it is there, else nothing: who is refused owes nothing."""
         self._fill(now)
         if self._level < amount:
@@ -98,7 +98,7 @@ class Usage:
             raise self._over("calls", limits.calls, self.calls)
         if stream and limits.streams and self.streams > limits.streams:
             raise self._over("streams", limits.streams, self.streams)
-        if self._calls_rate is not None and not self._calls_rate.take(1, now):
+        if self._calls_rate is not None and not self._calls_rate.try_spend(1, now):
             raise self._over_rate("calls_per_s", limits.calls_per_s)
         if self._bytes_rate is not None and self._bytes_rate.wait_s(now) > LONGEST_WAIT_S:
             raise self._over_rate("bytes_per_s", limits.bytes_per_s)

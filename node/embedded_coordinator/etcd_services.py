@@ -74,7 +74,7 @@ class EtcdServices:
         """Time passes; to be called ten times a second."""
         try:
             self._machine.advance(self._monotonic())
-            self._journal.add(self._machine.take_changes())
+            self._journal.add(self._machine.pop_changes())
         except Exception as error:
             self._journal.fail(error)
             raise
@@ -143,7 +143,7 @@ class EtcdServices:
                 raise
             logger.exception("a request failed, and has changed nothing: %s", method.path)
             refusal = RefusedError("INTERNAL", f"coordinator: the request failed: {error!r}")
-        self._journal.add(self._machine.take_changes())
+        self._journal.add(self._machine.pop_changes())
         await self._journal.durable()
         if refusal is not None:
             await _refuse(context, refusal)

@@ -14,7 +14,7 @@ PAUSE_S = 1.0
 """The time is told at least ten times as often: a longer step is a time without us."""
 STOOD_S = 0.3
 """A longer step than this is one in which nothing was served."""
-SETTLE_S = 0.2
+AFTER_PAUSE_S = 0.2
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class LeaseTable:
     def __init__(self, ttls: dict[int, int], now: float) -> None:
         self.table = {lease: LeaseState(ttl, now + ttl) for lease, ttl in ttls.items()}
         self._now = now
-        self._settled = now
+        self._pause_over = now
         self._earliest = self._first_deadline()
 
     def expired(self, now: float) -> list[int]:
@@ -45,9 +45,9 @@ class LeaseTable:
             for each in self.table.values():
                 each.deadline += now - self._now
             self._earliest += now - self._now
-            self._settled = now + SETTLE_S
+            self._pause_over = now + AFTER_PAUSE_S
         self._now = now
-        if now < self._earliest or now < self._settled:
+        if now < self._earliest or now < self._pause_over:
             return []
         over = [lease for lease, each in self.table.items() if each.deadline <= now]
         self._earliest = self._first_deadline(without=set(over))

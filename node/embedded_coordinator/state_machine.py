@@ -2,7 +2,7 @@
 
     request ─▶ check, raise RefusedError ─▶ apply in memory ─▶ answer
                                                  │
-                                                 └─▶ changes, to be taken with `take_changes`
+                                                 └─▶ changes, to be taken with `pop_changes`
 
 Each request is applied at once and whole, so one after the other is one linearizable store. The
 caller makes the changes durable before it sends the answer; answers to reads wait for what they saw
@@ -107,11 +107,11 @@ class StateMachine:
             raft_term=self.saved.term,
         )
 
-    def take_changes(self) -> Changes:
+    def pop_changes(self) -> Changes:
         """What changed since the last call."""
-        taken, self._changes = self._changes, Changes()
-        taken.revision = self.revision
-        return taken
+        changes, self._changes = self._changes, Changes()
+        changes.revision = self.revision
+        return changes
 
     @property
     def untouched(self) -> bool:

@@ -102,7 +102,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class Removed:
     """A member that was removed, and why."""
 
     member: Member
@@ -116,8 +116,8 @@ class ConsumerGroup:
         self.name = name
         self.epoch = epoch
         self.version = 0
-        self.settled_version = 0
-        self.settled_epoch = epoch
+        self.confirmed_version = 0
+        self.confirmed_epoch = epoch
         self.members: dict[str, Member] = {}
         self.target: dict[Queue, str] = {}
         self.targets: dict[str, frozenset[Queue]] = {}
@@ -150,16 +150,16 @@ class ConsumerGroup:
                 f"group {self.name!r}: member {report.member_id} is at epoch {report.epoch}, and "
                 f"this master knows it at {member.epoch}"
             )
-        self._take(member, report, now)
+        self._record(member, report, now)
 
-    def join(self, report: Report, now: float) -> Gone | None:
+    def join(self, report: Report, now: float) -> Removed | None:
         """A member that begins. Returns the member whose place it takes: an earlier life of its
         own, or of its instance."""
         held = self.members.get(report.member_id)
         if held is not None and report.number <= held.number:
             raise LateRequestError
         if held is not None and held.held == set() and held.topics == report.topics:
-            self._take(held, report, now)  # it did not hear the response to its first request
+            self._record(held, report, now)  # it did not hear the response to its first request
             return None
         gone = None
         if held is not None:
@@ -172,15 +172,15 @@ class ConsumerGroup:
             self._check_instance(report)
         self.members[member.member_id] = member
         if before is not None:
-            gone = Gone(before, "another process has taken over its instance id")
+            gone = Removed(before, "another process has taken over its instance id")
             self._inherit(member, before)
         else:
             self.out_of_date = True
-        self._take(member, report, now)
+        self._record(member, report, now)
         self.version += 1
         return gone
 
-    def _take(self, member: Member, report: Report, now: float) -> None:
+    def _record(self, member: Member, report: Report, now: float) -> None:
         member.number = report.number
         member.heard_at = now
         member.holder = report.holder
@@ -206,7 +206,7 @@ class ConsumerGroup:
             self.out_of_date = True
             self.version += 1
 
-    def leave(self, report: Report, now: float) -> Gone | None:
+    def leave(self, report: Report, now: float) -> Removed | None:
         """A member that ends; for LEAVE_FOR_A_WHILE its queues stay its own until its session
         times out. Who is not known has left."""
         member = self.members.get(report.member_id)
@@ -250,7 +250,7 @@ class ConsumerGroup:
         if before.topics != member.topics:
             self.out_of_date = True
 
-    def remove(self, member_id: str, reason: str) -> Gone:
+    def remove(self, member_id: str, reason: str) -> Removed:
         """Its queues are free at once."""
         member = self.members.pop(member_id)
         for queue, since in member.owned.items():
@@ -258,11 +258,11 @@ class ConsumerGroup:
             self.left[queue] = member_id, since
         self.out_of_date = True
         self.version += 1
-        return Gone(member, reason)
+        return Removed(member, reason)
 
     # ---- time
 
-    def expire(self, now: float) -> list[Gone]:
+    def expire(self, now: float) -> list[Removed]:
         """Members that were silent for their session, or did not give up a queue in time."""
         gone = []
         for member in list(self.members.values()):
@@ -295,7 +295,7 @@ class ConsumerGroup:
 
     # ---- the target, and the way there
 
-    def take_topics(self, queue_counts: Mapping[str, int]) -> None:
+    def set_topics(self, queue_counts: Mapping[str, int]) -> None:
         """The numbers of queues of the topics that exist."""
         wanted = {topic for member in self.members.values() for topic in member.topics}
         counts = {topic: queue_counts[topic] for topic in wanted if queue_counts.get(topic)}
@@ -312,7 +312,7 @@ class ConsumerGroup:
         # where a queue is to go counts, if it is on its way there
         return subscriptions, dict(self.queue_counts), {**self.owners, **self.target}
 
-    def take_target(self, target: dict[Queue, str]) -> None:
+    def set_target(self, target: dict[Queue, str]) -> None:
         """Of `assignment_work`; members that went meanwhile are left out, and another one comes."""
         if target == self.target and self.epoch:
             self._sort_targets()
@@ -392,12 +392,12 @@ class ConsumerGroup:
 
     # ---- what members are told
 
-    def settle(
+    def confirm(
         self, version: int, epoch: int, state: Mapping[str, tuple[int, Mapping[Queue, int]]]
     ) -> None:
         """The state of `version` is safe: for each member its epoch and what it owns."""
-        self.settled_version = version
-        self.settled_epoch = epoch
+        self.confirmed_version = version
+        self.confirmed_epoch = epoch
         for member_id, (member_epoch, owned) in state.items():
             member = self.members.get(member_id)
             if member is not None:
@@ -422,11 +422,13 @@ class ConsumerGroup:
         )
         settled = (
             not self.out_of_date
-            and self.settled_version == self.version
+            and self.confirmed_version == self.version
             and queues == target
             and member.giving_since is None
         )
-        return Told(member.told_epoch, max(self.settled_epoch, member.told_epoch), queues, settled)
+        return Told(
+            member.told_epoch, max(self.confirmed_epoch, member.told_epoch), queues, settled
+        )
 
     # ---- commits
 

@@ -33,7 +33,7 @@ from ..error_status import RequestRefusedError, not_sure
 from ..roles.role import CurrentRole
 from ..settings.sections import GroupsSection
 from .assignor import Queue, assign
-from .consumer_group import ConsumerGroup, FencedMemberError, Gone, Member, Report
+from .consumer_group import ConsumerGroup, FencedMemberError, Member, Removed, Report
 from .group_refusals import check_room, members_text, refusals, refused
 from .group_rows import group_of
 from .group_saver import GroupSaver
@@ -44,8 +44,8 @@ logger = logging.getLogger(__name__)
 
 MAX_WAIT_MS = 10_000
 """How long a heartbeat waits at most for news of its group."""
-LOOK_S = 0.2
-SETTLE_S = 5.0
+CHECK_S = 0.2
+FIRST_NEWS_S = 5.0
 """How long a heartbeat waits for the first settled word about its member."""
 STOOD_STILL_S = 1.0
 IN_LOOP = 2_000
@@ -82,7 +82,7 @@ class GroupCoordinator:
 
     async def run(self) -> None:
         """Until it is cancelled."""
-        await asyncio.gather(self._look_on_and_on(), self._saver.run())
+        await asyncio.gather(self._check_forever(), self._saver.run())
 
     # ---- the term
 
@@ -145,12 +145,12 @@ class GroupCoordinator:
             group, member = self._hear(name, report)
         self._wake(name, report.member_id)
         if member is None:
-            await self._after(group)
+            await self._rebalance(group)
             return broker_pb2.GroupHeartbeatResponse(member_epoch=report.epoch)
-        await self._after(group, member if report.epoch != JOIN else None)
+        await self._rebalance(group, member if report.epoch != JOIN else None)
         interval_ms = self.limits.interval_ms(member.session_timeout_ms)
         wait_ms = min(max(request.wait_ms, 0), interval_ms, MAX_WAIT_MS)
-        await self._news(group, member, report.number, self._now() + wait_ms / 1000)
+        await self._wait_for_news(group, member, report.number, self._now() + wait_ms / 1000)
         return response_of(group.tell(member), interval_ms)
 
     def _hear(self, name: str, report: Report) -> tuple[ConsumerGroup, Member | None]:
@@ -163,7 +163,7 @@ class GroupCoordinator:
                 if report.member_id not in group.members:
                     check_room(self.groups, group, self.limits, report.holder)
                 gone = group.join(report, now)
-                group.take_topics(self._queue_counts(group))
+                group.set_topics(self._queue_counts(group))
             elif group is None:
                 raise FencedMemberError(f"there is no group {quoted(name)} with members")
             elif report.epoch < 0:
@@ -172,16 +172,18 @@ class GroupCoordinator:
                 gone = None
                 group.hear(report, now)
                 if group.out_of_date:
-                    group.take_topics(self._queue_counts(group))
+                    group.set_topics(self._queue_counts(group))
         if gone is not None:
-            self._say_gone(group, gone)
+            self._log_removal(group, gone)
         return group, group.members[report.member_id] if report.epoch >= 0 else None
 
-    async def _news(self, group: ConsumerGroup, member: Member, number: int, until: float) -> None:
+    async def _wait_for_news(
+        self, group: ConsumerGroup, member: Member, number: int, until: float
+    ) -> None:
         """Wait until there is something to tell that this member was not told. Raises
         RequestRefusedError if the member, or this term, is over."""
         key = group.name, member.member_id
-        latest = max(until, self._now() + SETTLE_S)
+        latest = max(until, self._now() + FIRST_NEWS_S)
         while True:
             if self.groups.get(group.name) is not group:
                 self._lead()
@@ -223,13 +225,13 @@ class GroupCoordinator:
 
     # ---- changes
 
-    async def _after(self, group: ConsumerGroup, member: Member | None = None) -> None:
+    async def _rebalance(self, group: ConsumerGroup, member: Member | None = None) -> None:
         """Bring the target and the owners up to date, and have the change saved. `member`: the one
         that has reported, if that is all that may have changed."""
         changed = await self._assign(group)
         with self._lock:
             changed |= group.reconcile(self._now(), member)
-        if group.version != group.settled_version:
+        if group.version != group.confirmed_version:
             self._saver.changed(group.name)
         if changed:
             self.wake_group(group)
@@ -244,19 +246,19 @@ class GroupCoordinator:
         try:
             while group.out_of_date and self.groups.get(group.name) is group:
                 with self._lock:
-                    group.take_topics(self._queue_counts(group))
+                    group.set_topics(self._queue_counts(group))
                     work = group.assignment_work()
                 try:
                     if sum(work[1].values()) <= IN_LOOP:
                         target = assign(*work)
                     else:
                         target = await asyncio.to_thread(assign, *work)
-                except BaseException:  # the caller has gone: `_look_on_and_on` makes it
+                except BaseException:  # the caller has gone: `_check_forever` makes it
                     group.out_of_date = True
                     raise
                 with self._lock:
                     before = group.rebalances
-                    group.take_target(target)
+                    group.set_target(target)
                 self.rebalances_total += group.rebalances - before
                 done = True
         finally:
@@ -273,15 +275,15 @@ class GroupCoordinator:
                     counts[topic] = found.read_queues
         return counts
 
-    async def _look_on_and_on(self) -> None:
+    async def _check_forever(self) -> None:
         looked_at = self._now()
         while True:
-            await asyncio.sleep(LOOK_S)
-            late_s = self._now() - looked_at - LOOK_S
+            await asyncio.sleep(CHECK_S)
+            late_s = self._now() - looked_at - CHECK_S
             leads = await self._leads()
             looked_at = self._now()  # the set's answer took its time, the loop did not stand still
             try:
-                await self._look(late_s, leads=leads)
+                await self._check_groups(late_s, leads=leads)
             except Exception:  # else no session would end from here on
                 logger.exception("groups could not be looked at, and are again in a moment")
 
@@ -294,7 +296,7 @@ class GroupCoordinator:
             return False
         return True
 
-    async def _look(self, late_s: float, *, leads: bool) -> None:
+    async def _check_groups(self, late_s: float, *, leads: bool) -> None:
         """Members that are silent, topics that have changed, a role that has ended."""
         if late_s > STOOD_STILL_S:
             self._forgive(late_s)
@@ -312,12 +314,12 @@ class GroupCoordinator:
             with self._lock:
                 gone = group.expire(now) if group.next_expiry() <= now else []
                 if look_at_topics:
-                    group.take_topics(self._queue_counts(group))
+                    group.set_topics(self._queue_counts(group))
                     group.forget_left([each for each in group.left if each[0] not in topics])
             for each in gone:
-                self._say_gone(group, each)
+                self._log_removal(group, each)
             if gone or group.out_of_date:
-                await self._after(group)
+                await self._rebalance(group)
 
     def _forgive(self, late_s: float) -> None:
         """This process stood still, and heard no member: that is no silence of theirs."""
@@ -326,7 +328,7 @@ class GroupCoordinator:
             for group in self.groups.values():
                 group.forgive(late_s)
 
-    def _say_gone(self, group: ConsumerGroup, gone: Gone) -> None:
+    def _log_removal(self, group: ConsumerGroup, gone: Removed) -> None:
         member = gone.member
         self.members_removed_total += 1
         logger.info(
@@ -432,7 +434,7 @@ class GroupCoordinator:
         self._saver.dropped(name)  # before: this call may end in the middle
         await asyncio.to_thread(self._delete, name)
         tables = GROUPS, GROUP_MEMBERS, CONSUMER_OFFSETS
-        await asyncio.gather(*(self._current.role.settle(table) for table in tables))
+        await asyncio.gather(*(self._current.role.confirm_table(table) for table in tables))
 
     def _delete(self, name: str) -> None:
         store, now_ms = self._store, self._store.clock.now_ms()

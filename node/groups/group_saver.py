@@ -110,13 +110,13 @@ class GroupSaver:
             await asyncio.sleep(RETRY_S)
             self._signal.set()
             return
-        await self._current.role.settle(GROUP_MEMBERS)
+        await self._current.role.confirm_table(GROUP_MEMBERS)
         if self._groups.term != term:
             return
         self._dropped -= dropped
         for name, (group, version, epoch, state) in states.items():
             if self._groups.groups.get(name) is group:
-                group.settle(version, epoch, state)
+                group.confirm(version, epoch, state)
                 if group.version == version:
                     self._dirty.discard(name)
                 else:

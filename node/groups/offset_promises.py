@@ -56,7 +56,7 @@ class OffsetPromises:
         with self._lock:
             self._open[group] = self._offsets.version
 
-    async def settle(self, group: str, *, repeated: bool = False) -> None:
+    async def wait_confirmed(self, group: str, *, repeated: bool = False) -> None:
         """Wait until nothing of this group is open; `repeated`: an offset was committed that was
         there already. Raises RequestRefusedError: NOT_IN_SYNC if that takes too long, since a
         commit may be repeated without harm."""
@@ -69,7 +69,7 @@ class OffsetPromises:
         version = int(min(since, self._offsets.version))
         term = self._terms
         try:
-            await self._current.role.settle(CONSUMER_OFFSETS, version)
+            await self._current.role.confirm_table(CONSUMER_OFFSETS, version)
         except RequestRefusedError as error:
             if error.code != common_pb2.OUTCOME_UNKNOWN:
                 raise

@@ -29,8 +29,8 @@ from ..access.caller_addresses import host_of, peer_of
 
 logger = logging.getLogger(__name__)
 
-LOOK_S = 0.5
-LOOK_CROWDED_S = 0.1
+INTERVAL_S = 0.5
+CROWDED_INTERVAL_S = 0.1
 MANY_PART = 4
 """Connections above this part of what is allowed are many."""
 STRANGER_IDLE_S = 15.0
@@ -97,10 +97,10 @@ class ConnectionCensus:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            crowded = await self.look()
-            await asyncio.sleep(LOOK_CROWDED_S if crowded else LOOK_S)
+            crowded = await self.close_superfluous()
+            await asyncio.sleep(CROWDED_INTERVAL_S if crowded else INTERVAL_S)
 
-    async def look(self) -> bool:
+    async def close_superfluous(self) -> bool:
         """Look once; whether there are many."""
         many = self._limit // MANY_PART
         found = await asyncio.to_thread(accepted, self._port, many)

@@ -10,7 +10,7 @@ thread, and it only schedules one check, however often the position advances mea
 outcome except CONFIRMED means that the records may or may not be stored.
 
 One step of the position, or one deadline, can settle thousands of puts: each turn of the loop
-settles SETTLE_SLICE of them, so that other tasks run in between.
+settles RESOLVE_SLICE of them, so that other tasks run in between.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from typing import Protocol
 from tandemlog_server.storage.errors import StoreError
 from tandemlog_server.storage.positions import Position
 
-SETTLE_SLICE = 512
+RESOLVE_SLICE = 512
 
 
 class Outcome(Enum):
@@ -40,7 +40,7 @@ class Waiter(Protocol):
     epoch: int
     confirm_deadline: float
 
-    def settle(self, outcome: Outcome, failure: StoreError | None) -> None:
+    def resolve(self, outcome: Outcome, failure: StoreError | None) -> None:
         """Called once, in the loop."""
 
 
@@ -67,7 +67,7 @@ class ConfirmWaiters:
         self._open: set[int] = set()  # numbers of the waiters that are not settled
         self._idle = asyncio.Event()
         self._idle.set()
-        self._look_scheduled = False
+        self._check_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._stop_listening = [position.listen(self._on_change) for position in positions]
 
@@ -86,35 +86,35 @@ class ConfirmWaiters:
         """Wait until no put waits."""
         await self._idle.wait()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Settle every put whose outcome is known. To be called after a round of `add`."""
-        self._look_scheduled = False
+        self._check_scheduled = False
         epoch = self._current_epoch()
         # the value is read before the failure: what was confirmed before it failed is confirmed
         confirmed = self._confirmed.value
         failure = next((p.failure for p in self._positions if p.failure is not None), None)
-        last = len(self._open) - SETTLE_SLICE
+        last = len(self._open) - RESOLVE_SLICE
         while self._by_offset:
             if len(self._open) <= last:
-                self._look_soon()
+                self._check_soon()
                 return
             offset, number, waiter = self._by_offset[0]
             if number not in self._open:
                 heapq.heappop(self._by_offset)
             elif waiter.epoch != epoch:
-                self._settle(number, waiter, Outcome.FENCED)
+                self._resolve(number, waiter, Outcome.FENCED)
             elif offset <= confirmed:
-                self._settle(number, waiter, Outcome.CONFIRMED)
+                self._resolve(number, waiter, Outcome.CONFIRMED)
             elif failure is not None:
-                self._settle(number, waiter, Outcome.FAILED, failure)
+                self._resolve(number, waiter, Outcome.FAILED, failure)
             else:
                 break
         self._expire()
 
-    def _look_soon(self) -> None:
-        if not self._look_scheduled:
-            self._look_scheduled = True
-            self._loop.call_soon(self.look)
+    def _check_soon(self) -> None:
+        if not self._check_scheduled:
+            self._check_scheduled = True
+            self._loop.call_soon(self.check)
 
     def close(self) -> None:
         """Settle the rest as timed out and listen no more."""
@@ -122,29 +122,29 @@ class ConfirmWaiters:
             stop()
         for _, number, waiter in self._by_offset:
             if number in self._open:
-                self._settle(number, waiter, Outcome.TIMED_OUT)
+                self._resolve(number, waiter, Outcome.TIMED_OUT)
         self._expire()
 
-    def _settle(
+    def _resolve(
         self, number: int, waiter: Waiter, outcome: Outcome, failure: StoreError | None = None
     ) -> None:
         self._open.discard(number)
         if not self._open:
             self._idle.set()
-        waiter.settle(outcome, failure)
+        waiter.resolve(outcome, failure)
 
     def _expire(self) -> None:
         now = self._loop.time()
-        last = len(self._open) - SETTLE_SLICE
+        last = len(self._open) - RESOLVE_SLICE
         while self._by_deadline:
             if len(self._open) <= last:
-                self._look_soon()
+                self._check_soon()
                 return
             deadline, number, waiter = self._by_deadline[0]
             if number in self._open:
                 if deadline > now:
                     break
-                self._settle(number, waiter, Outcome.TIMED_OUT)
+                self._resolve(number, waiter, Outcome.TIMED_OUT)
             heapq.heappop(self._by_deadline)
         self._set_timer()
 
@@ -160,11 +160,11 @@ class ConfirmWaiters:
 
     def _on_timer(self) -> None:
         self._timer = None
-        self.look()
+        self.check()
 
     def _on_change(self) -> None:
         # In the owner's thread. Who adds a waiter looks at the position afterwards, and the
         # position is set before this line, so one of the two always sees the other.
-        if self._open and not self._look_scheduled:
-            self._look_scheduled = True
-            self._loop.call_soon_threadsafe(self.look)
+        if self._open and not self._check_scheduled:
+            self._check_scheduled = True
+            self._loop.call_soon_threadsafe(self.check)

@@ -125,7 +125,7 @@ class PutPump:
         """Wait until another request may come in."""
         await self._room.wait()
 
-    async def take(self, stream: PutStream, data: Buffer) -> None:
+    async def receive(self, stream: PutStream, data: Buffer) -> None:
         """As `submit`; a request with very many topics is read by a thread meanwhile."""
         try:
             self.submit(stream, data, QUICK_FIELDS)
@@ -269,7 +269,7 @@ class PutPump:
                 self._waiters.add(pending)
                 waiting = True
         if waiting:
-            self._waiters.look()
+            self._waiters.check()
         if doubted:
             task = self._loop.create_task(self._refuse_if_led(doubted), name="refusals")
             self._refusing.add(task)

@@ -87,7 +87,7 @@ class PendingPut:
         self.failure: Exception | None = None
         self.response: broker_pb2.AppendResponse | None = None
 
-    def settle(self, outcome: Outcome, failure: StoreError | None) -> None:
+    def resolve(self, outcome: Outcome, failure: StoreError | None) -> None:
         if outcome is Outcome.CONFIRMED:
             self.stats.confirm_seconds.record(self.stream.now() - self.appended_at)
             self.answer(broker_pb2.PUT_OK, None)

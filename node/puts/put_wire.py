@@ -90,12 +90,12 @@ def _parse_into(request: PutRequest, data: Buffer, most_fields: int) -> None:
         if count > most_fields:
             raise ManyFieldsError
         if kind == BYTES:
-            _take_bytes(request, number, view[start:end])
+            _read_bytes(request, number, view[start:end])
         elif kind == VARINT:
-            _take_number(request, number, value, view[start:end])
+            _read_number(request, number, value, view[start:end])
 
 
-def _take_bytes(request: PutRequest, number: int, value: memoryview) -> None:
+def _read_bytes(request: PutRequest, number: int, value: memoryview) -> None:
     if number == _TOPICS:
         if len(value) > MAX_TOPIC_BYTES:
             request.problem = RequestRefusedError(
@@ -133,7 +133,7 @@ def _add_packed(request: PutRequest, column: bytearray, value: memoryview, name:
         column += value
 
 
-def _take_number(request: PutRequest, number: int, value: int, encoded: memoryview) -> None:
+def _read_number(request: PutRequest, number: int, value: int, encoded: memoryview) -> None:
     if number == _REQUEST_ID:
         request.request_id = value
     elif number == _DURABILITY:

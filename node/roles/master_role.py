@@ -107,7 +107,7 @@ class MasterRole(NodeRole):
                 raise RequestRefusedError(common_pb2.NOT_IN_SYNC, reason)
             await asyncio.sleep(ADMISSION_STEP_S)
 
-    async def settle(self, table: str, version: int | None = None) -> None:
+    async def confirm_table(self, table: str, version: int | None = None) -> None:
         timeout_s = self._timeout_ms / 1000
         if not await self._replication.table_replicated(table, timeout_s, version):
             raise RequestRefusedError(

@@ -59,7 +59,7 @@ class RelayRole(NodeRole):
     async def admit_change(self) -> None:
         return
 
-    async def settle(self, table: str, version: int | None = None) -> None:
+    async def confirm_table(self, table: str, version: int | None = None) -> None:
         return
 
     def members(self) -> Sequence[common_pb2.NodeStatus]:

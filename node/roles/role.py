@@ -61,7 +61,7 @@ class NodeRole(ABC):
         """Before a table is changed. Raises RequestRefusedError (NOT_MASTER, NOT_IN_SYNC)."""
         raise self.no_master("change topics on")
 
-    async def settle(self, table: str, version: int | None = None) -> None:
+    async def confirm_table(self, table: str, version: int | None = None) -> None:
         """Wait until a changed table is safe; `version`: of that change, without it the present
         one. Raises RequestRefusedError (OUTCOME_UNKNOWN)."""
         raise self.no_master(f"change {table} on")

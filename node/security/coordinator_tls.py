@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from ..access.certificates import CertificateFileError, check_authorities, check_pair
 from ..settings.node_config import ConfigError
-from .node_security import look_at
+from .node_security import state_of_file
 from .security_loading import TlsFiles, read_file, utc_now
 from .served_tls import ServedTls
 from .watched_files import WatchedFiles
 
 logger = logging.getLogger(__name__)
 
-LOOK_S = 5.0
+INTERVAL_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +48,19 @@ class CoordinatorTls:
     def __init__(self, files: CoordinatorFiles, *, certificates_required: bool) -> None:
         self._files = files
         names = (files.ca_file, files.cert_file, files.key_file)
-        self._watch = WatchedFiles(names, look_at)
+        self._watch = WatchedFiles(names, state_of_file)
         try:
             self.served = ServedTls(files.load(), certificates_required=certificates_required)
         except (ssl.SSLError, ValueError) as error:
             raise ConfigError(f"TLS of the coordinator: {error}") from None
 
     async def watch(self) -> None:
-        """Look at the files until this is cancelled."""
+        """FileState at the files until this is cancelled."""
         while True:
-            await asyncio.sleep(LOOK_S)
-            await asyncio.to_thread(self.look_again)
+            await asyncio.sleep(INTERVAL_S)
+            await asyncio.to_thread(self.reload_changed)
 
-    def look_again(self) -> None:
+    def reload_changed(self) -> None:
         """Take what has changed, if it can be used."""
         if not self._watch.changed():
             return

@@ -20,18 +20,18 @@ from ..access.identities import Access, CallerLimits
 from ..settings.node_config import ConfigError, NodeConfig
 from .security_loading import Read, TlsFiles, load_access, load_tls, load_token, read_file, utc_now
 from .served_tls import ServedTls
-from .watched_files import Look, WatchedFiles
+from .watched_files import FileState, WatchedFiles
 
 logger = logging.getLogger(__name__)
 
 
-def look_at(name: str) -> Look | None:
+def state_of_file(name: str) -> FileState | None:
     """A file as it is now; None if it cannot be looked at."""
     try:
         found = os.stat(name)
     except OSError:
         return None
-    return Look(found.st_mtime_ns, found.st_size, found.st_ino)
+    return FileState(found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 class NodeSecurity:
@@ -44,7 +44,7 @@ class NodeSecurity:
         config: NodeConfig,
         *,
         read: Read = read_file,
-        look: Callable[[str], Look | None] = look_at,
+        state_of: Callable[[str], FileState | None] = state_of_file,
         now: Callable[[], datetime.datetime] = utc_now,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -53,8 +53,10 @@ class NodeSecurity:
         self._now = now
         section, limits = config.tls, config.limits
         # looked at before they are read: what changes in between is read again
-        self._tls_watch = WatchedFiles((section.ca_file, section.cert_file, section.key_file), look)
-        self._access_watch = WatchedFiles((config.security.access_file,), look)
+        self._tls_watch = WatchedFiles(
+            (section.ca_file, section.cert_file, section.key_file), state_of
+        )
+        self._access_watch = WatchedFiles((config.security.access_file,), state_of)
         files = load_tls(config, read=read, now=now())
         access = load_access(config, read=read)
         load_token(config, read=read)
@@ -87,16 +89,16 @@ class NodeSecurity:
         return None if self.tls is None else self.tls.files.expires_at.timestamp()
 
     async def watch(self) -> None:
-        """Look at the files until this is cancelled."""
+        """FileState at the files until this is cancelled."""
         while True:
             await asyncio.sleep(self._config.tls.reload_interval_ms / 1000)
             try:
-                await self.look_again()
+                await self.reload_changed()
             except Exception:
                 # no file may end the looks at files: a token could not be revoked any more
                 logger.exception("new files of [tls] or [security] are not used")
 
-    async def look_again(self) -> None:
+    async def reload_changed(self) -> None:
         """Take what has changed, if it can be used."""
         if self.tls is not None and await asyncio.to_thread(self._tls_watch.changed):
             await asyncio.to_thread(self._reload_tls, self.tls)

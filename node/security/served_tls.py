@@ -43,11 +43,11 @@ class ServedTls:
         """For the port of a server."""
         return grpc.dynamic_ssl_server_credentials(
             _configuration(self._files, self._required),
-            cast("Any", self._take_fresh),  # None: nothing new, which its stubs do not know
+            cast("Any", self._pop_fresh),  # None: nothing new, which its stubs do not know
             require_client_authentication=self._required,
         )
 
-    def _take_fresh(self) -> grpc.ServerCertificateConfiguration | None:
+    def _pop_fresh(self) -> grpc.ServerCertificateConfiguration | None:
         with self._lock:
             fresh, self._fresh = self._fresh, None
         return fresh

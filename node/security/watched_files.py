@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class FileState:
     """What tells two contents of a file apart, without reading them."""
 
     mtime_ns: int
@@ -19,23 +19,23 @@ class Look:
     inode: int
 
 
-Looks = Mapping[str, Look | None]
+States = Mapping[str, FileState | None]
 
 
 class WatchedFiles:
-    """See the module. `look` gives None for a file that is not there."""
+    """See the module. `state_of` gives None for a file that cannot be looked at."""
 
-    def __init__(self, names: Iterable[str], look: Callable[[str], Look | None]) -> None:
+    def __init__(self, names: Iterable[str], state_of: Callable[[str], FileState | None]) -> None:
         self._names = tuple(dict.fromkeys(name for name in names if name))
-        self._look = look
-        self._seen = self._looks()
+        self._state_of = state_of
+        self._seen = self._states()
 
     def changed(self) -> bool:
         """Whether one of the files is another one than at the last call."""
-        now = self._looks()
+        now = self._states()
         changed = now != self._seen
         self._seen = now
         return changed
 
-    def _looks(self) -> Looks:
-        return {name: self._look(name) for name in self._names}
+    def _states(self) -> States:
+        return {name: self._state_of(name) for name in self._names}

@@ -163,7 +163,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         self._current.role.require_topics()
         await self._current.role.admit_change()
         response = await asyncio.get_running_loop().run_in_executor(self._executor, work)
-        await self._current.role.settle("topics")
+        await self._current.role.confirm_table("topics")
         return response
 
     def _create(self, request: admin_pb2.CreateTopicRequest) -> admin_pb2.TopicResponse:

@@ -59,7 +59,7 @@ ROWS_BYTES = 1 << 20
 # How long a question waits for dispatch, and over how many bytes of log one of queue ends or keys.
 DISPATCH_WAIT_S = 1.0
 DISPATCH_WAIT_BYTES = 64 << 20
-DISPATCH_LOOK_S = 0.005
+DISPATCH_CHECK_S = 0.005
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -117,7 +117,7 @@ class BrokerService:
         try:
             async for request in requests:
                 caller.renew()
-                await self._pump.take(stream, request)
+                await self._pump.receive(stream, request)
                 await self._pump.room()
                 await stream.room()
                 await _bytes_room(caller)
@@ -254,7 +254,7 @@ class BrokerService:
         self, request: broker_pb2.FetchOffsetsRequest, context: Any
     ) -> broker_pb2.FetchOffsetsResponse:
         response = await self._read(context, partial(self._fetch, request, context))
-        await self._members.settled(request.group)
+        await self._members.offsets_confirmed(request.group)
         return response
 
     def _fetch(
@@ -355,7 +355,7 @@ class BrokerService:
         while (  # noqa: ASYNC110 - a listener for each question would cost more than some looks
             store.reputed.value < target and store.failure is None and loop.time() < deadline
         ):
-            await asyncio.sleep(DISPATCH_LOOK_S)
+            await asyncio.sleep(DISPATCH_CHECK_S)
 
     async def _read(self, caller: Caller, work: Callable[[], Answer]) -> Answer:
         """An answer of rows, whose number is bounded."""

@@ -203,7 +203,7 @@ class DataSession:
         finally:
             await self._end_calls()
             self._uncount(self._counted)
-            self._stop_waiting()
+            self._stop_timer()
             self._sock.close()
 
     async def idle(self, seconds: float) -> None:
@@ -231,7 +231,7 @@ class DataSession:
 
     async def _read(self) -> None:
         loop = asyncio.get_running_loop()
-        self._wait(FIRST_FRAME_S)
+        self._set_timer(FIRST_FRAME_S)
         while True:
             within = self._reader.within
             room = None if self._discards else self._reader.room
@@ -245,7 +245,7 @@ class DataSession:
             if not size:
                 return
             if not self._discards:
-                await self._take_all(frames, within=within)
+                await self._handle_all(frames, within=within)
                 await self._hold_begun()
             # a socket that always has more would not let the loop do anything else
             await asyncio.sleep(0)
@@ -256,10 +256,10 @@ class DataSession:
         if size < COUNTED_BYTES or self._begun:
             return
         if not self._budget.has_room(self.host, size):
-            self._stop_waiting()  # how long that takes is no fault of the client
+            self._stop_timer()  # how long that takes is no fault of the client
             await self._budget.hold(self.host, size)
             if self._known:
-                self._wait(FRAME_S)
+                self._set_timer(FRAME_S)
         else:
             self._budget.count(self.host, size)
         self._begun = size
@@ -270,7 +270,7 @@ class DataSession:
             self._counted -= size
             self._budget.give_back(self.host, size)
 
-    async def _take_all(self, frames: Iterator[Frame], *, within: bool) -> None:
+    async def _handle_all(self, frames: Iterator[Frame], *, within: bool) -> None:
         """`within`: the first of them, if there is one, had begun before."""
         taken = 0
         try:
@@ -278,10 +278,10 @@ class DataSession:
                 taken += 1
                 if self._known:
                     # how long a stream lets it wait is no fault of the client
-                    self._stop_waiting()
+                    self._stop_timer()
                 if taken % _FRAMES == 0:
                     await asyncio.sleep(0)
-                await self._take(each)
+                await self._handle(each)
                 while len(self._calls) >= CALLS:
                     self._fewer_calls.clear()
                     await self._fewer_calls.wait()
@@ -293,26 +293,26 @@ class DataSession:
         if not self._known:
             return
         if not self._reader.within:
-            self._wait(IDLE_S)
+            self._set_timer(IDLE_S)
         elif taken or not within:
-            self._wait(FRAME_S)
+            self._set_timer(FRAME_S)
 
-    def _wait(self, seconds: float) -> None:
+    def _set_timer(self, seconds: float) -> None:
         """For what has to come next."""
-        self._stop_waiting()
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._late)
+        self._stop_timer()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._on_timer)
 
-    def _stop_waiting(self) -> None:
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _late(self) -> None:
+    def _on_timer(self) -> None:
         """It has not come. A client that waits for an answer has nothing to say."""
         waits_for_answer = self._calls and not self._reader.within
         if self._discards or not self._known or not waits_for_answer:
             self.close()
         else:
-            self._wait(IDLE_S)
+            self._set_timer(IDLE_S)
 
     async def _refuse(self, problem: DataFrameError) -> None:
         """Say what is wrong with a frame, and end the connection."""
@@ -329,22 +329,22 @@ class DataSession:
 
     def _discard(self) -> None:
         self._discards = True
-        self._wait(LAST_S)
+        self._set_timer(LAST_S)
 
-    async def _take(self, taken: Frame) -> None:
+    async def _handle(self, taken: Frame) -> None:
         counted, self._begun = self._begun, 0
         if taken.kind is Kind.APPEND:
-            await self._take_put(taken, counted)
+            await self._handle_put(taken, counted)
             return
         self._uncount(counted)
         if taken.kind is Kind.TOKEN:
-            self._take_token(taken)
+            self._handle_token(taken)
         elif taken.kind is Kind.CANCEL:
             self._cancel(taken.call)
         else:
             self._begin(taken.call, partial(self._pull, taken.call, bytes(taken.payload)))
 
-    def _take_token(self, taken: Frame) -> None:
+    def _handle_token(self, taken: Frame) -> None:
         """One that is not valid is refused with the next call, where that can be said."""
         self._authorization = bytes(taken.payload).decode("ascii", "replace")
         if self._keeper is None:
@@ -366,7 +366,7 @@ class DataSession:
         if task is not None and call != self._answering and not streams:
             task.cancel()
 
-    async def _take_put(self, taken: Frame, counted: int) -> None:
+    async def _handle_put(self, taken: Frame, counted: int) -> None:
         if not counted and len(taken.payload) >= COUNTED_BYTES:
             counted = len(taken.payload)
             self._budget.count(self.host, counted)

@@ -77,7 +77,7 @@ class GroupService:
             size_of=lambda made: made[0].ByteSize(),
         )
         if not request.dry_run:
-            await self._coordinator.promises.settle(request.group, repeated=repeated)
+            await self._coordinator.promises.wait_confirmed(request.group, repeated=repeated)
         self._activity.committed(request.group, caller.peer)
         return response
 
@@ -143,10 +143,10 @@ class GroupService:
             caller.moved_back(request.group, ", ".join(row.back))
         return response, row.repeats
 
-    async def settled(self, group: str) -> None:
+    async def offsets_confirmed(self, group: str) -> None:
         """Wait until the offsets of this group that were read before are not only here. Raises
         RequestRefusedError (NOT_IN_SYNC)."""
-        await self._coordinator.promises.settle(group)
+        await self._coordinator.promises.wait_confirmed(group)
 
     def _save(self) -> None:
         try:

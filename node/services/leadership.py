@@ -46,7 +46,7 @@ EITHER = Speaks(of_master=lambda request: request.of_master)
 READ = Speaks(of_master=lambda request: True)
 """The master's tables."""
 CHANGE = Speaks(before=True)
-"""Of tables: done once the in-sync set has it (NodeRole.settle), which no successor's has."""
+"""Of tables: done once the in-sync set has them, which a deposed master never hears."""
 GROUPS = Speaks(before=True, of_master=lambda request: True)
 """Members and their offsets: what a member is told, it acts on."""
 POSITIONS = Speaks(of_master=lambda request: bool(request.positions))

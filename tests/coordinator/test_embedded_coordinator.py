@@ -243,7 +243,7 @@ async def test_watches_from_the_beginning_do_not_hold_up_a_renewal(tmp_path: Pat
     machine = opened.server.machine
     for number in range(12_000):
         machine.put(pb.PutRequest(key=b"k%d" % (number % 50), value=b"v"), opened.clock.monotonic())
-    machine.take_changes()
+    machine.pop_changes()
     opened.server._durable.move(machine.revision)
     create = pb.WatchCreateRequest(key=b"nothing", range_end=b"o", start_revision=2)
     data = pb.WatchRequest(create_request=create).SerializeToString()

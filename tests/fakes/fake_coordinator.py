@@ -103,7 +103,7 @@ class CoordinatorWorld:
 
     def saved(self) -> None:
         """After whatever may have changed something."""
-        self._disk.commit(self.machine.take_changes())
+        self._disk.commit(self.machine.pop_changes())
         for each in self._moved:
             each.set()
 

@@ -61,11 +61,11 @@ def test_a_master_that_waits_for_nobody_has_no_such_bound() -> None:
 
 
 async def test_a_change_that_no_replica_has_taken_in_time_may_be_lost() -> None:
-    await role().settle("topics")
+    await role().confirm_table("topics")
     with pytest.raises(
         RequestRefusedError, match="the change of topics is durable on the master"
     ) as unknown:
-        await role(settles=False).settle("topics")
+        await role(settles=False).confirm_table("topics")
     assert unknown.value.code == common_pb2.OUTCOME_UNKNOWN
 
 

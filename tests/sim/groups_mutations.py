@@ -51,6 +51,6 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "silent members stay": Mutation(ConsumerGroup, "expire", _never_expires),
     "topics are not looked at again": Mutation(
-        ConsumerGroup, "take_topics", lambda self, counts: None
+        ConsumerGroup, "set_topics", lambda self, counts: None
     ),
 }

@@ -149,15 +149,15 @@ class World:
         group = ConsumerGroup("g") if row is None else group_of("g", row, self.now)
         self.master = Master(node, group)
         self.note(f"{node} leads: {row}")
-        group.take_topics(self.counts)
+        group.set_topics(self.counts)
         self._after(self.master)
 
     def _after(self, master: Master, reporter: str = "") -> None:
         group = master.group
         while group.out_of_date:
-            group.take_target(assign(*group.assignment_work()))
+            group.set_target(assign(*group.assignment_work()))
         group.reconcile(self.now, group.members.get(reporter))
-        if group.version != group.settled_version and not master.saving:
+        if group.version != group.confirmed_version and not master.saving:
             master.saving = True
             self.after(0.01, lambda: self._save(master))
 
@@ -177,7 +177,7 @@ class World:
             self.rows[node] = row
             waiting.remove(node)
             if not waiting:
-                group.settle(version, epoch, state)
+                group.confirm(version, epoch, state)
                 master.saving = False
                 self._after(master)
 
@@ -194,7 +194,7 @@ class World:
             self.note(f"removed {each.member.member_id}: {each.reason}")
             if "give up" in each.reason:
                 self._client(each.member.member_id).superseded = True
-        master.group.take_topics(self.counts)
+        master.group.set_topics(self.counts)
         self._after(master)
 
     def _hear(self, client: Client, report: Report) -> None:
@@ -209,7 +209,7 @@ class World:
                 if gone is not None and gone.member.member_id != report.member_id:
                     self.note(f"{report.member_id} takes over {gone.member.member_id}")
                     self._client(gone.member.member_id).superseded = True
-                group.take_topics(self.counts)
+                group.set_topics(self.counts)
             elif report.epoch < 0:
                 group.leave(report, self.now)
                 self._after(master)

@@ -127,12 +127,12 @@ class Waiters(ConfirmWaiters):
 
     promised: Callable[[PendingPut], None]
 
-    def _settle(
+    def _resolve(
         self, number: int, waiter: Any, outcome: Outcome, failure: "StoreError | None" = None
     ) -> None:
         if outcome is Outcome.CONFIRMED and isinstance(waiter, PendingPut):
             self.promised(waiter)
-        super()._settle(number, waiter, outcome, failure)
+        super()._resolve(number, waiter, outcome, failure)
 
 
 class InlineQueue(queue.SimpleQueue[Any]):
@@ -205,7 +205,7 @@ class Service:
         positions = (store.confirmed, store.log.flushed)
         self.waiters = Waiters(positions, lambda: self.current.role.epoch(), self.loop)
         self.waiters.promised = lambda put: promised(put, put.result) if put.result else None
-        self.current.on_change = self.waiters.look
+        self.current.on_change = self.waiters.check
         limits = PumpLimits(max_pending_bytes=128 << 20, timeout_ms=PUT_TIMEOUT_MS)
         self.pump = InlinePump(
             self, self.current, self.waiters, self.loop, store_host="10.0.0.1:1", limits=limits

@@ -52,7 +52,7 @@ def test_what_is_remembered_is_bounded() -> None:
     patterns = Patterns(["1*"])
     for number in range(3 * REMEMBERED):
         assert patterns.cover(str(number)) is str(number).startswith("1")
-    assert len(patterns._known) <= REMEMBERED
+    assert len(patterns._covered) <= REMEMBERED
 
 
 @given(pattern=st.text("ab*?", max_size=12), name=st.text("abc", max_size=16))
@@ -74,5 +74,5 @@ def test_a_name_that_no_topic_has_is_not_remembered() -> None:
     assert patterns.cover("a" * MAX_TOPIC)
     assert not patterns.cover("a" * (MAX_TOPIC + 1))
     assert not patterns.cover_bytes(b"a" * (MAX_TOPIC + 1))
-    assert list(patterns._known) == ["a" * MAX_TOPIC]
+    assert list(patterns._covered) == ["a" * MAX_TOPIC]
     assert Patterns(["*"]).cover("a" * (MAX_TOPIC + 1))

@@ -46,7 +46,7 @@ def test_the_file_holds_what_the_machine_says(tmp_path: Path) -> None:
         if number == 15:
             machine.compact(pb.CompactionRequest(revision=20), 0.0)
             machine.lease_revoke(pb.LeaseRevokeRequest(ID=short), 0.0)
-        changes = machine.take_changes()
+        changes = machine.pop_changes()
         memory.commit(changes)
         database.commit([changes])
     database.close()
@@ -92,7 +92,7 @@ def test_a_damaged_page_is_found(tmp_path: Path) -> None:
     machine = new_machine(database.saved)
     for number in range(200):
         machine.txn(txn(put(b"k%d" % number, b"v" * 300)), 0.0)
-    database.commit([machine.take_changes()])
+    database.commit([machine.pop_changes()])
     database.close()
     path = tmp_path / FILE
     data = bytearray(path.read_bytes())
@@ -123,7 +123,7 @@ def test_a_failed_commit_says_so(tmp_path: Path) -> None:
     database = opened(tmp_path)
     machine = new_machine(database.saved)
     machine.txn(txn(put(b"a")), 0.0)
-    changes = machine.take_changes()
+    changes = machine.pop_changes()
     database.commit([changes])
     with pytest.raises(sqlite3.Error):
         database.commit([changes])  # the same place twice

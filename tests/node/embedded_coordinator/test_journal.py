@@ -33,7 +33,7 @@ class SlowDisk:
 
 def changed(machine: StateMachine) -> Changes:
     machine.txn(txn(put(b"a")), 0.0)
-    return machine.take_changes()
+    return machine.pop_changes()
 
 
 async def settled() -> None:

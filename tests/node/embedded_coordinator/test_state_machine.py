@@ -75,7 +75,7 @@ def test_after_a_restart_every_lease_has_its_whole_time_again() -> None:
     machine, disk = new_machine(), MemoryDisk()
     lease = grant(machine, 3)
     machine.txn(txn(put(b"a", lease=lease)), 0.0)
-    disk.commit(machine.take_changes())
+    disk.commit(machine.pop_changes())
     restarted = new_machine(disk.saved, now=100.0)
     pass_time(restarted, 100.0, 103.0)
     assert read(restarted, 102.95) == [b"a"]
@@ -186,11 +186,11 @@ def test_what_is_refused_changes_nothing(request_: pb.TxnRequest, code: str, nam
     machine.txn(txn(put(b"x", b"v" * 15)), 0.0)
     machine.txn(txn(put(b"y", b"v")), 0.0)
     machine.compact(pb.CompactionRequest(revision=2), 0.0)
-    machine.take_changes()
+    machine.pop_changes()
     with pytest.raises(RefusedError, match=named) as refused:
         machine.txn(request_, 0.0)
     assert refused.value.code == code
-    assert machine.take_changes().empty
+    assert machine.pop_changes().empty
     assert read(machine) == [b"x", b"y"]
 
 
@@ -215,7 +215,7 @@ def test_history_is_bounded_and_the_present_stays() -> None:
     machine.txn(txn(put(b"first")), 0.0)
     for number in range(100):
         machine.txn(txn(put(b"k%d" % (number % 3), b"%d" % number)), 0.0)
-        disk.commit(machine.take_changes())
+        disk.commit(machine.pop_changes())
         assert len(machine.versions.log) <= 10
     assert read(machine) == [b"first", b"k0", b"k1", b"k2"]
     assert len(disk.saved.rows) <= 14
@@ -236,7 +236,7 @@ def test_deleted_keys_leave_nothing_behind_a_compaction() -> None:
         machine.txn(txn(put(b"k%d" % number)), 0.0)
     machine.txn(txn(delete(b"k", b"l")), 0.0)
     machine.compact(pb.CompactionRequest(revision=machine.revision), 0.0)
-    disk.commit(machine.take_changes())
+    disk.commit(machine.pop_changes())
     assert disk.saved.rows == ()
     assert new_machine(disk.saved).revision == machine.revision
 

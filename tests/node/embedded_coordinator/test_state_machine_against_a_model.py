@@ -157,7 +157,7 @@ class Run:
             self.transact(step)
         else:
             getattr(self, step[0])(step[1])
-        self.disk.commit(self.machine.take_changes())
+        self.disk.commit(self.machine.pop_changes())
 
     def transact(self, request: pb.TxnRequest) -> None:
         succeeded = all(self.model.holds(each) for each in request.compare)

@@ -25,19 +25,19 @@ class Slaves:
         self.away = False
         self.held = asyncio.Event()
         self.held.set()
-        self.settled: list[str] = []
+        self.confirmed: list[str] = []
         self.versions: list[int | None] = []
 
     @property
     def role(self) -> "Slaves":
         return self
 
-    async def settle(self, table: str, version: int | None = None) -> None:
+    async def confirm_table(self, table: str, version: int | None = None) -> None:
         self.versions.append(version)
         if self.away:
             raise RequestRefusedError(common_pb2.OUTCOME_UNKNOWN, "not acknowledged in time")
         await self.held.wait()
-        self.settled.append(table)
+        self.confirmed.append(table)
 
 
 class Free:
@@ -97,11 +97,11 @@ async def test_only_what_begins_or_moves_back_waits_for_the_slaves(bench: Bench)
     groups = service(bench, slaves)
     waited = []
     for offset in (1, 2, 3, 3, 2, 3):
-        before = len(slaves.settled)
+        before = len(slaves.confirmed)
         await commit(groups, 0, offset)
-        waited.append(len(slaves.settled) - before)
+        waited.append(len(slaves.confirmed) - before)
     assert waited == [1, 0, 0, 0, 1, 0]
-    assert set(slaves.settled) == {"consumer-offsets"}
+    assert set(slaves.confirmed) == {"consumer-offsets"}
 
 
 @pytest.mark.parametrize("offset", [1, 0])
@@ -114,16 +114,16 @@ async def test_it_is_answered_only_once_the_slaves_have_it(bench: Bench, offset:
     answer = asyncio.create_task(commit(groups, 0, offset))
     repeated = asyncio.create_task(commit(groups, 0, offset))
     later = asyncio.create_task(commit(groups, 0, offset + 1))
-    read = asyncio.create_task(groups.settled("g"))
+    read = asyncio.create_task(groups.offsets_confirmed("g"))
     for _ in range(20):
         await asyncio.sleep(0)
     assert not any(each.done() for each in (answer, repeated, later, read))
-    await groups.settled("another")
+    await groups.offsets_confirmed("another")
     slaves.held.set()
     await asyncio.gather(answer, repeated, later, read)
     slaves.held.clear()
     await asyncio.wait_for(commit(groups, 0, 3), 10)
-    await asyncio.wait_for(groups.settled("g"), 10)
+    await asyncio.wait_for(groups.offsets_confirmed("g"), 10)
 
 
 async def test_what_no_slave_has_taken_is_no_commit_however_often_it_is_repeated(
@@ -138,10 +138,10 @@ async def test_what_no_slave_has_taken_is_no_commit_however_often_it_is_repeated
         # a member may repeat it: a commit is the same however often it comes
         assert refused.value.code == common_pb2.NOT_IN_SYNC
     with pytest.raises(RequestRefusedError):
-        await groups.settled("g")
+        await groups.offsets_confirmed("g")
     slaves.away = False
     await commit(groups, 0, 2)
-    assert slaves.settled == ["consumer-offsets"]
+    assert slaves.confirmed == ["consumer-offsets"]
 
 
 async def test_a_repetition_waits_for_the_table_of_the_first_time(bench: Bench) -> None:
@@ -163,11 +163,11 @@ async def test_a_new_master_does_not_take_for_safe_what_it_has_found(bench: Benc
     groups = GroupService(*parts)
     await commit(groups, 0)
     coordinator.promises.begin_term()
-    del slaves.settled[:]
+    del slaves.confirmed[:]
     await commit(groups, 0)
-    assert slaves.settled == ["consumer-offsets"]
+    assert slaves.confirmed == ["consumer-offsets"]
     await commit(groups, 0)
-    assert slaves.settled == ["consumer-offsets"], "from then on it knows"
+    assert slaves.confirmed == ["consumer-offsets"], "from then on it knows"
 
 
 async def test_a_term_that_begins_while_somebody_waits_is_not_settled_by_the_one_before(
@@ -183,9 +183,9 @@ async def test_a_term_that_begins_while_somebody_waits_is_not_settled_by_the_one
     coordinator.promises.begin_term()
     slaves.held.set()
     await first
-    del slaves.settled[:]
+    del slaves.confirmed[:]
     await commit(groups, 0)
-    assert slaves.settled == ["consumer-offsets"]
+    assert slaves.confirmed == ["consumer-offsets"]
 
 
 async def test_a_row_that_finds_no_room_leaves_nothing_open(bench: Bench) -> None:
@@ -194,11 +194,11 @@ async def test_a_row_that_finds_no_room_leaves_nothing_open(bench: Bench) -> Non
     bench.store.consumer_offsets._max_rows = 0
     with pytest.raises(MetadataError):
         await commit(groups, 0)
-    await groups.settled("another")
-    await groups.settled("g")
-    del slaves.settled[:]
-    await groups.settled("g")
-    assert not slaves.settled
+    await groups.offsets_confirmed("another")
+    await groups.offsets_confirmed("g")
+    del slaves.confirmed[:]
+    await groups.offsets_confirmed("g")
+    assert not slaves.confirmed
 
 
 async def test_what_only_looks_waits_for_nobody(bench: Bench) -> None:

@@ -85,8 +85,8 @@ def test_a_heartbeat_without_news_looks_at_no_other_member() -> None:
     for index in range(3):
         report = Report(f"m{index}", 0, 1, frozenset({"orders"}))
         group.join(report, 0.0)
-    group.take_topics({"orders": 9})
-    group.take_target(assign(*group.assignment_work()))
+    group.set_topics({"orders": 9})
+    group.set_target(assign(*group.assignment_work()))
     assert group.reconcile(0.0)
     member = group.members["m0"]
     member.owned = Untouched(member.owned)
@@ -135,14 +135,14 @@ async def test_a_group_is_deleted_once_all_its_tables_are_safe(
     one.epoch = -1
     await one.report()
     groups = cluster.node.groups
-    settled: list[str] = []
+    confirmed: list[str] = []
 
-    async def settle(table: str) -> None:
-        settled.append(table)
+    async def confirm(table: str) -> None:
+        confirmed.append(table)
 
-    monkeypatch.setattr(groups._current.role, "settle", settle)
+    monkeypatch.setattr(groups._current.role, "confirm_table", confirm)
     await groups.delete("g")
-    assert {"groups", "group-members", "consumer-offsets"} <= {*settled}
+    assert {"groups", "group-members", "consumer-offsets"} <= {*confirmed}
 
 
 @pytest.mark.parametrize("field", ["member_id", "instance_id", "client_id"])

@@ -66,7 +66,7 @@ async def test_sockets_of_this_process_are_found_and_shut_down() -> None:
         used = f"ipv4:127.0.0.1:{clients[0].getsockname()[1]}"
         keeper.enter(used, stream=False)
         census = ConnectionCensus(keeper, port, 20)
-        assert await census.look()
+        assert await census.close_superfluous()
         assert census.closed_total == 25
         accepted[0].setblocking(False)
         with contextlib.suppress(BlockingIOError):

@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Callable
 from typing import Any, cast
 
-from tandemlog_server.node.puts.confirm_waiters import SETTLE_SLICE, ConfirmWaiters, Outcome
+from tandemlog_server.node.puts.confirm_waiters import RESOLVE_SLICE, ConfirmWaiters, Outcome
 from tandemlog_server.storage.errors import FlushFailedError, StoreError
 from tandemlog_server.storage.positions import Position
 
@@ -63,7 +63,7 @@ class Put:
         self.confirm_deadline = deadline
         self.outcomes: list[tuple[Outcome, StoreError | None]] = []
 
-    def settle(self, outcome: Outcome, failure: StoreError | None) -> None:
+    def resolve(self, outcome: Outcome, failure: StoreError | None) -> None:
         self.outcomes.append((outcome, failure))
 
     @property
@@ -85,7 +85,7 @@ class Rig:
     def add(self, *puts: Put) -> None:
         for put in puts:
             self.waiters.add(put)
-        self.waiters.look()
+        self.waiters.check()
 
 
 def test_a_put_below_the_confirm_offset_is_confirmed_at_once() -> None:
@@ -184,21 +184,21 @@ def test_one_timer_serves_all() -> None:
 
 def test_many_that_are_settled_at_once_leave_turns_to_others() -> None:
     rig = Rig()
-    puts = [Put(100) for _ in range(2 * SETTLE_SLICE + 1)]
+    puts = [Put(100) for _ in range(2 * RESOLVE_SLICE + 1)]
     rig.add(*puts)
     rig.confirmed.advance(100)
     settled = []
     while rig.loop.soon:
         rig.loop.run()
         settled.append(sum(put.outcome is Outcome.CONFIRMED for put in puts))
-    assert settled == [SETTLE_SLICE, 2 * SETTLE_SLICE, 2 * SETTLE_SLICE + 1]
+    assert settled == [RESOLVE_SLICE, 2 * RESOLVE_SLICE, 2 * RESOLVE_SLICE + 1]
 
 
 def test_many_whose_time_is_over_at_once_leave_turns_to_others() -> None:
     rig = Rig()
-    puts = [Put(100) for _ in range(SETTLE_SLICE + 1)]
+    puts = [Put(100) for _ in range(RESOLVE_SLICE + 1)]
     rig.add(*puts)
     rig.loop.advance(10)
-    assert sum(put.outcome is Outcome.TIMED_OUT for put in puts) == SETTLE_SLICE
+    assert sum(put.outcome is Outcome.TIMED_OUT for put in puts) == RESOLVE_SLICE
     rig.loop.run()
     assert all(put.outcome is Outcome.TIMED_OUT for put in puts)

@@ -331,7 +331,7 @@ async def test_what_comes_above_twice_the_room_is_refused_as_busy() -> None:
 async def test_a_request_with_very_many_topics_is_read_by_a_thread(rig: Rig) -> None:
     stream = rig.pump.open_stream()
     topics = [f"t{number}" for number in range(QUICK_FIELDS + 1)]
-    await rig.pump.take(stream, request(5, topics=topics))
+    await rig.pump.receive(stream, request(5, topics=topics))
     rig.confirmed.advance(1_000)
     (answer,) = await take(stream, 1)
     assert (answer.request_id, answer.status) == (5, broker_pb2.PUT_OK)

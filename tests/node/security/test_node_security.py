@@ -13,9 +13,9 @@ from fakes.authority import Authority, Pair
 from fakes.secured_node import access_text, settings, token, until
 from tandemlog_server.node.access.access_refusals import NotKnownError
 from tandemlog_server.node.access.identities import Access
-from tandemlog_server.node.security.node_security import NodeSecurity, look_at
+from tandemlog_server.node.security.node_security import NodeSecurity, state_of_file
 from tandemlog_server.node.security.security_loading import utc_now
-from tandemlog_server.node.security.watched_files import Look, WatchedFiles
+from tandemlog_server.node.security.watched_files import FileState, WatchedFiles
 
 SECOND = datetime.timedelta(seconds=1)
 
@@ -46,16 +46,16 @@ async def test_new_certificates_are_served_from_the_next_connection_on(
     authority = Authority()
     security = NodeSecurity(settings(tmp_path, authority=authority, required=True))
     assert security.tls is not None
-    assert security.tls._take_fresh() is None
+    assert security.tls._pop_fresh() is None
     before = served(security)
-    await security.look_again()
+    await security.reload_changed()
     assert served(security) == before
     fresh = authority.node("n0")
     fresh.write(tmp_path, "n0")
-    await security.look_again()
+    await security.reload_changed()
     assert served(security) == fresh.certificate
-    assert security.tls._take_fresh() is not None
-    assert security.tls._take_fresh() is None
+    assert security.tls._pop_fresh() is not None
+    assert security.tls._pop_fresh() is None
     assert caplog.messages[-1].startswith("new certificates are in use: ")
     expires_at = security.certificate_expiry_s()
     assert expires_at is not None
@@ -71,20 +71,20 @@ async def test_a_pair_that_does_not_fit_changes_nothing_and_is_one_line(
     fresh = authority.node("n0")
     (tmp_path / "n0.pem").write_bytes(fresh.certificate)  # the key comes a moment later
     for _ in range(3):
-        await security.look_again()
+        await security.reload_changed()
     assert served(security) == before
     (fault,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert "does not fit" in fault.message
     assert "PRIVATE" not in fault.message
     (tmp_path / "n0.key").write_bytes(fresh.key)
-    await security.look_again()
+    await security.reload_changed()
     assert served(security) == fresh.certificate
     for unusable in (Pair(b"", b""), authority.node("n1"), authority.issue(ends=-SECOND)):
         unusable.write(tmp_path, "n0")
-        await security.look_again()
+        await security.reload_changed()
         assert served(security) == fresh.certificate
     os.unlink(tmp_path / "n0.key")
-    await security.look_again()
+    await security.reload_changed()
     assert served(security) == fresh.certificate
 
 
@@ -95,18 +95,18 @@ async def test_a_new_access_file_counts_at_once_and_a_bad_one_never(
     door, file = security.doorkeeper, tmp_path / "access.toml"
     door.identify(f"Bearer {token('b')}", None)
     file.write_text(access_text(a={}, c={}))
-    await security.look_again()
+    await security.reload_changed()
     door.identify(f"Bearer {token('c')}", None)
     with pytest.raises(NotKnownError):
         door.identify(f"Bearer {token('b')}", None)
     for bad in ("", "[[identity]]\n", "\xff"):
         file.write_bytes(bad.encode("latin-1"))
-        await security.look_again()
+        await security.reload_changed()
         door.identify(f"Bearer {token('c')}", None)
     faults = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert len(faults) == 3
     file.unlink()
-    await security.look_again()
+    await security.reload_changed()
     door.identify(f"Bearer {token('c')}", None)
 
 
@@ -135,13 +135,19 @@ async def test_nothing_in_a_file_ends_the_looks_at_it(tmp_path: Path) -> None:
 
 
 def test_a_change_is_another_inode_time_or_size(tmp_path: Path) -> None:
-    looks: dict[str, Look | None] = {"a": Look(1, 1, 1), "b": None}
+    looks: dict[str, FileState | None] = {"a": FileState(1, 1, 1), "b": None}
     watched = WatchedFiles(["a", "b", "", "a"], looks.__getitem__)
     assert not watched.changed()
-    for look in (Look(2, 1, 1), Look(2, 2, 1), Look(2, 2, 2), None, Look(2, 2, 2)):
+    for look in (
+        FileState(2, 1, 1),
+        FileState(2, 2, 1),
+        FileState(2, 2, 2),
+        None,
+        FileState(2, 2, 2),
+    ):
         looks["a"] = look
         assert watched.changed()
         assert not watched.changed()
-    looks["b"] = Look(1, 1, 1)
+    looks["b"] = FileState(1, 1, 1)
     assert watched.changed()
-    assert look_at(str(tmp_path / "none")) is None
+    assert state_of_file(str(tmp_path / "none")) is None

@@ -143,7 +143,6 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "tandemlog.spark": (
         (
             "__init__",
-            "connect_options",
             "java",
             "newer_spark",
             "python_daemon",

@@ -4,7 +4,7 @@
     4.1   a stream's write that may repeat rows      takes Arrow batches since then
     4.2   the source as a stream                     limits and available-now came with it
     4.3   exactly-once writes                        where a task's input ends is found in PySpark's
-                                                     own code (input.py), as it is since then
+                                                     own code (writer.py), as it is since then
 
 If an older version lacks a function, the driver refuses it by name before a task starts. Otherwise
 an import or a task would fail with a name that means nothing to the user. Newer versions than these

@@ -21,8 +21,7 @@ from ..reading.log_spans import TARGET_BYTES, Span, grouped, pieces_wanted, spli
 from ..tasks.archive import FILES, MANIFEST, MESSAGES, RAW, Manifest
 from ..tasks.export_tasks import ExportOutcome, ExportTask, export_part, rest_of
 from ..tasks.parquet_merge import groups_of, merge_parts, merge_tasks
-from ..tasks.store_delays import stored_delay_levels
-from ..tasks.store_settings import check_index_sizes, indexes_tags
+from ..tasks.store_settings import check_index_sizes, indexes_tags, stored_delay_levels
 from .job_result import JobProgress, JobResult, no_progress, within
 from .missing_files import lacking_files
 

@@ -40,13 +40,13 @@ from ..tasks.rebuild_tasks import (
     make_derived,
     make_part,
 )
-from ..tasks.store_delays import stored_delay_levels
 from ..tasks.store_settings import (
     INDEX,
     batch_topics,
     check_index_sizes,
     indexes_tags,
     own_log_begin,
+    stored_delay_levels,
 )
 from .job_result import JobProgress, JobResult, no_progress, within
 from .missing_files import lacking_files

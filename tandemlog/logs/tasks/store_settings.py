@@ -1,17 +1,22 @@
 """The settings of a store for a rebuild, taken from its files: the sizes of its index, whether tags
-are indexed, and from where on its log is of our masters.
+are indexed, what its delay levels stand for, and from where on its log is of our masters.
 
 RocketMQ puts each tag into the index since 5.4; a store of an older broker has no such entries, and
 its rebuilt index must have none either. The newest file with entries of tagged records shows which
 it is.
+
+The list of delay levels is a setting of the broker that no file holds. The newest unit of each
+schedule queue and its record say what that queue's level was (`delays_of_queues`).
 """
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tandemlog.format.constants import SCHEDULE_TOPIC
 from tandemlog.format.errors import FormatError
 from tandemlog.format.files.epochs import decode_epochs
 from tandemlog.format.files.index_layout import (
@@ -22,11 +27,15 @@ from tandemlog.format.files.index_layout import (
     index_file_size,
 )
 from tandemlog.format.files.names import parse_index_file_name
+from tandemlog.format.files.queue_unit import DEFAULT_DELAY_LEVELS, DelayLevels, delays_of_queues
 from tandemlog.format.files.store_json import loads
+from tandemlog.format.record.record import Record
 
 from ..job_errors import StoreLayoutError
-from ..reading.log_source import LogSource
+from ..reading.find_record import record_at
+from ..reading.log_source import LocalLogSource, LogSource
 from ..reading.log_spans import split
+from ..reading.queue_ends import CONSUME_QUEUE, queue_files, units_of
 from ..reading.span_scan import Piece, SpanScan
 from ..reading.window_dispatch import dispatched, index_items
 from .queue_writer import MAX_OFFSET
@@ -68,6 +77,26 @@ def indexes_tags(source: LogSource, slots: int, entries: int) -> bool | None:
         if verdict is not None:
             return verdict
     return None
+
+
+def stored_delay_levels(source: LogSource) -> str:
+    """The levels as a text: RocketMQ's, but for those of which the store's queues say something
+    else. Raises OSError."""
+    levels = DelayLevels(DEFAULT_DELAY_LEVELS)
+    if not isinstance(source, LocalLogSource) or source.files.store is None:
+        return levels.text
+    directory = Path(source.files.store) / CONSUME_QUEUE
+    queues = (
+        (units_of(path) for _, path in reversed(files))
+        for _, _, files in queue_files(directory, SCHEDULE_TOPIC)
+    )
+    with closing(source.connect()) as log:
+
+        def stored_record(offset: int) -> Record | None:
+            file = source.files.find(offset)
+            return record_at(log, offset, file.end) if file is not None else None
+
+        return levels.with_delays(delays_of_queues(queues, stored_record)).text
 
 
 def batch_topics(store: str | Path | None) -> frozenset[str]:

@@ -6,11 +6,24 @@ The options are read from Spark's text in option_reading.py.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from tandemlog.cluster.topology import ReadFrom
 from tandemlog.transport.security import Security
 
 from .queue_offsets import Position
+
+CONNECTING: Final = {
+    "cluster": "cluster",
+    "caFile": "ca_file",
+    "certFile": "cert_file",
+    "keyFile": "key_file",
+    "token": "token",
+    "tokenFile": "token_file",
+    "serverName": "server_name",
+}
+"""How a cluster is reached, beside its endpoint, for both sources: option -> setting of
+tandemlog/cluster/profiles.py."""
 
 
 class Strategy(Enum):

@@ -18,10 +18,10 @@ from tandemlog.errors import InvalidArgumentError
 from tandemlog.format.errors import FormatError
 from tandemlog.logs.job_errors import OptionError
 
-from ..connect_options import CONNECTING
 from . import option_values as values
 from .kafka_names import KAFKA_ALIASES, kafka_fault
 from .live_options import (
+    CONNECTING,
     Admission,
     ClusterOptions,
     Guarantee,

@@ -12,7 +12,7 @@ from typing import TypeVar
 from tandemlog.logs.job_errors import OnCorruption, OptionError
 
 from ..cluster.kafka_names import kafka_fault
-from ..connect_options import CONNECTING
+from ..cluster.live_options import CONNECTING
 
 _TARGET_BYTES = 256 << 20
 """A task of rows costs some 70 ms of CPU time beside its rows, which take ten times that here."""

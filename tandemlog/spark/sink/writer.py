@@ -8,17 +8,29 @@
 There is no transaction: rows are in the log once their task has sent them. Exactly once means that
 a task that runs again stores nothing twice, so that a job or a batch that succeeds in the end has
 stored every row once.
+
+A task has to tell the real end of its rows from an input that breaks off:
+
+    JVM ──▶ batch ─ batch ─ batch ─ END_OF_STREAM        these were all
+    JVM ──▶ batch ─ batch ─ end of file                  the query failed upstream, or its JVM died
+
+Arrow reads both as the end of the rows. The last chunk of a cut input would be shorter than the one
+that the next attempt makes of the same number, and no attempt could ever continue from there. So
+the last rows are passed on only after Spark's own end mark has arrived. No public API shows the
+mark: it is in the stream from which PySpark's worker feeds this task, found among its frames.
 """
 # An argument has the name that Spark gives it.
 # ruff: noqa: N803
 
+import io
 import logging
+import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -27,7 +39,6 @@ from ..cluster.cluster_errors import RowError, SinkError
 from ..cluster.live_cluster import check_reachable, check_writable
 from ..cluster.live_options import ClusterOptions, Guarantee, WriteOptions
 from ..newer_spark import DataSourceStreamArrowWriter
-from .input import complete, input_of_task
 from .repeated_writes import check_chunks, check_newest
 from .sink_chunks import chunks
 from .sink_columns import rows_of
@@ -40,11 +51,18 @@ from .writer_name import (
     stream_writer_name,
 )
 
+if TYPE_CHECKING:
+    from types import FrameType
+
 logger = logging.getLogger(__name__)
+
+RowsT = TypeVar("RowsT")
 
 _CHECKED_FOR_S: Final = 60.0
 _checked: Final[dict[tuple[ClusterOptions, str | None], float]] = {}
 _lock: Final = threading.Lock()
+_WORKER: Final = "invoke_udf"
+_STREAM: Final = "input_data_stream"
 
 
 @dataclass
@@ -106,6 +124,33 @@ def write_partition(
     finally:
         if sender is not None:
             sender.close()
+
+
+def complete(
+    batches: Iterator[RowsT], stream_of: Callable[[], io.BufferedReader | None]
+) -> Iterator[RowsT]:
+    """The same batches. Raises SinkError where they end without Spark's mark."""
+    yield from batches
+    stream = stream_of()
+    if stream is None:
+        raise SinkError(
+            "Spark's worker does not show where its input ends, so the end could not be told from "
+            "a failure: deliveryGuarantee=at_least_once writes without"
+        )
+    # Waits for the mark, or for the end of file.
+    if not stream.peek(1):
+        raise SinkError("the rows stopped coming before their end: what makes them has failed")
+
+
+def input_of_task() -> io.BufferedReader | None:
+    """What Spark's worker reads the rows of the running task from."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == _WORKER:
+            stream = frame.f_locals.get(_STREAM)
+            return stream if isinstance(stream, io.BufferedReader) else None
+        frame = frame.f_back
+    return None
 
 
 class LiveWriter(DataSourceArrowWriter):

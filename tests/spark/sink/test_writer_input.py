@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tandemlog.spark.cluster.cluster_errors import SinkError
-from tandemlog.spark.sink.input import complete, input_of_task
+from tandemlog.spark.sink.writer import complete, input_of_task
 
 
 @pytest.fixture

@@ -1,12 +1,13 @@
 """Audits one span of a log: every record, its faults, and the numbers of each queue.
 
     record    size, magic, inner lengths, its own offset, body CRC, property CRC where it has one
-    queue     the numbers of its records run on: 7 8 9, not 7 9, not 7 7
+    queue     the queue offsets of its records are consecutive: 7 8 9, not 7 9, not 7 7
 
-A span sees only its own part. jobs/audit.py compares neighbouring spans: whether the queues
-continue from one to the next, and whether the end of one is the beginning of the next.
+A span shows only its own part. jobs/audit.py compares neighbouring spans: whether the queues
+continue from one to the next, and whether the next one begins where the last one ends.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -20,6 +21,7 @@ from tandemlog.format.columns.dispatch import in_own_queue
 from tandemlog.format.columns.topics import topics_of
 from tandemlog.format.constants import CRC32, CRC_PROPERTY_SIZE
 from tandemlog.format.record.property_crc import verify_property_crc
+from tandemlog.format.record.record import Record
 
 from ..reading.damaged_record import lenient_record, record_text
 from ..reading.log_bytes import LogBytes
@@ -34,8 +36,8 @@ _CRC_NAME = np.frombuffer(f"{CRC32}\x01".encode(), np.uint8)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something at log offset `offset` (to `end`) of `file`; topic, queue and queue offset where
-    the record there still tells them. `fault` False: worth knowing, not wrong."""
+    """Something at log offset `offset` (to `end`) of `file`; topic, queue and queue offset if they
+    can still be read there. `fault` False: worth knowing, not wrong."""
 
     kind: str
     file: str
@@ -47,13 +49,31 @@ class Finding:
     queue_offset: int | None = None
     fault: bool = True
 
+    @classmethod
+    def of_record(
+        cls,
+        kind: str,
+        file: str,
+        offset: int,
+        end: int,
+        detail: str,
+        record: Record | None,
+        *,
+        fault: bool = True,
+    ) -> "Finding":
+        """A finding at a record, if that can be decoded."""
+        if record is None:
+            return cls(kind, file, offset, end, detail, fault=fault)
+        place = record.topic, record.queue_id, record.queue_offset
+        return cls(kind, file, offset, end, detail, *place, fault)
+
     def row(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True)
 class QueuePart:
-    """What a span has of one queue: the first and last record's number and log offset."""
+    """What a span has of one queue: queue offset and log offset of its first and last record."""
 
     topic: str
     queue_id: int
@@ -68,7 +88,7 @@ class QueuePart:
 @dataclass(frozen=True, slots=True)
 class QueueBreak:
     """In a queue, message `number` at log offset `at` follows message `before` at `before_at`;
-    `begins_again` if that number is lower and the next record continues it."""
+    `begins_again`: that number is lower, and the next record continues from it."""
 
     topic: str
     queue_id: int
@@ -79,27 +99,26 @@ class QueueBreak:
     begins_again: bool = False
 
     @property
-    def lacks_some(self) -> bool:
+    def is_gap(self) -> bool:
         return self.number > self.before + 1
 
-    def lacks(self) -> str:
-        """What lies between the two, in words."""
+    def missing_messages(self) -> str:
+        """The messages between the two, in words."""
         last = self.number - 1
         numbers = f"{last}" if last == self.before + 1 else f"{self.before + 1}..{last}"
         return f"message {numbers} of {self.topic}/{self.queue_id}"
 
     def finding(self, file: str) -> Finding:
         """As a finding of its own, where nothing else explains it."""
-        where = f"message {self.number} of {self.topic}/{self.queue_id}"
-        if self.lacks_some:
-            kind, detail = "queue_gap", f"{where} follows {self.before}: {self.lacks()} is missing"
-        else:
-            kind, detail = "queue_overlap", f"{where} follows {self.before}"
-            if self.begins_again or self.number == 0:
-                detail += ": the topic, or files of its queue, were deleted on the broker, and the "
-                detail += "queue began again"
+        detail = f"message {self.number} of {self.topic}/{self.queue_id} follows {self.before}"
+        deleted = not self.is_gap and (self.begins_again or self.number == 0)
+        if self.is_gap:
+            detail += f": {self.missing_messages()} is missing"
+        elif deleted:
+            detail += ": the topic, or files of its queue, were deleted on the broker, and the "
+            detail += "queue began again"
         return Finding(
-            kind=kind,
+            kind="queue_gap" if self.is_gap else "queue_overlap",
             file=file,
             offset=self.at,
             end=self.at,
@@ -107,14 +126,14 @@ class QueueBreak:
             topic=self.topic,
             queue_id=self.queue_id,
             queue_offset=self.number,
-            fault=self.lacks_some or not (self.begins_again or self.number == 0),
+            fault=not deleted,
         )
 
 
 @dataclass(slots=True)
 class SpanAudit:
-    """What was found in a span; `damages` counts all, `findings` and `breaks` are the first
-    MAX_FINDINGS of each. `topics` counts all records, also those that are in no queue."""
+    """The audit of a span; `damages` counts all, `findings` and `breaks` are the first MAX_FINDINGS
+    of each. `topics` counts all records, also those that are in no queue."""
 
     file: str
     span: Span
@@ -129,7 +148,7 @@ class SpanAudit:
     findings: list[Finding] = field(default_factory=list)
     breaks: list[QueueBreak] = field(default_factory=list)
     queues: list[QueuePart] = field(default_factory=list)
-    topics: dict[str, int] = field(default_factory=dict)
+    topics: Counter[str] = field(default_factory=Counter)
 
     def add(self, finding: Finding) -> None:
         self.damages += 1
@@ -161,7 +180,7 @@ def _time(milliseconds: int) -> datetime | None:
 
 
 def audit_span(log: LogBytes, files: LogFiles, span: Span, *, check_crc: bool = True) -> SpanAudit:
-    """Look at every record of the span. Raises OSError, FetchError."""
+    """Check every record of the span. Raises OSError, FetchError."""
     audit = SpanAudit(files.path_of(span.start), span)
     queues = QueueCollector()
     scan = SpanScan(log, span, check_crc=check_crc)
@@ -176,19 +195,11 @@ def audit_span(log: LogBytes, files: LogFiles, span: Span, *, check_crc: bool = 
 
 
 def damage_finding(log: LogBytes, files: LogFiles, span: Span, damage: DamagedPiece) -> Finding:
-    """The damage in words, with the message that was there."""
+    """The damage, with the message that was there."""
     record = lenient_record(log, damage.start, span.file_end, damage.end)
     kind = {"body_crc": "crc", "physical_offset": "offset"}.get(damage.field, damage.field)
-    return Finding(
-        kind=kind,
-        file=files.path_of(damage.start),
-        offset=damage.start,
-        end=damage.end,
-        detail=f"{record_text(record)}: {damage.reason}",
-        topic=record.topic if record else None,
-        queue_id=record.queue_id if record else None,
-        queue_offset=record.queue_offset if record else None,
-    )
+    file, detail = files.path_of(damage.start), f"{record_text(record)}: {damage.reason}"
+    return Finding.of_record(kind, file, damage.start, damage.end, detail, record)
 
 
 def _add_piece(audit: SpanAudit, queues: QueueCollector, piece: Piece, check_crc: bool) -> None:
@@ -203,7 +214,7 @@ def _add_piece(audit: SpanAudit, queues: QueueCollector, piece: Piece, check_crc
     if check_crc:
         _check_property_crcs(audit, piece, topics, topic_index)
     for topic, count in zip(topics, np.bincount(topic_index).tolist(), strict=True):
-        audit.topics[topic] = audit.topics.get(topic, 0) + count
+        audit.topics[topic] += count
     in_queue = in_own_queue(headers.sys_flag).nonzero()[0]
     queues.add(
         topics,
@@ -245,15 +256,15 @@ def _check_property_crcs(
 
 
 def _add_queues(audit: SpanAudit, queues: QueueCollector) -> None:
-    found = queues.collected()
-    if not found.queues:
+    collected = queues.collected()
+    if not collected.queues:
         return
-    numbers, offsets, sizes = (column[found.order] for column in found.columns)
+    bounds = collected.bounds
+    numbers, offsets, sizes = (column[collected.order] for column in collected.columns)
     steps = np.diff(numbers) != 1
-    steps[found.bounds[1:-1] - 1] = False
-    queue_of_row = found.bounds[1:]
+    steps[bounds[1:-1] - 1] = False
     for row in steps.nonzero()[0].tolist()[:MAX_FINDINGS]:
-        topic, queue_id = found.queues[int(np.searchsorted(queue_of_row, row, side="right"))]
+        topic, queue_id = collected.queues[int(np.searchsorted(bounds[1:], row, side="right"))]
         audit.breaks.append(
             QueueBreak(
                 topic, queue_id, int(numbers[row]), int(offsets[row]),
@@ -261,9 +272,9 @@ def _add_queues(audit: SpanAudit, queues: QueueCollector) -> None:
             )
         )  # fmt: skip
     audit.damages += int(np.count_nonzero(steps))
-    totals = np.add.reduceat(sizes, found.bounds[:-1])
-    for number, (topic, queue_id) in enumerate(found.queues):
-        begin, last = int(found.bounds[number]), int(found.bounds[number + 1]) - 1
+    totals = np.add.reduceat(sizes, bounds[:-1])
+    for number, (topic, queue_id) in enumerate(collected.queues):
+        begin, last = int(bounds[number]), int(bounds[number + 1]) - 1
         audit.queues.append(
             QueuePart(
                 topic, queue_id, last - begin + 1, int(totals[number]),

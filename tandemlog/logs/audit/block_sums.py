@@ -1,5 +1,6 @@
-"""CRCs of a log's blocks, the same grid in every copy: counted from the begin of each file."""
+"""CRCs of a log's blocks, on the same grid in every copy: counted from the start of each file."""
 
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 
@@ -17,7 +18,7 @@ BLOCK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class BlockTask:
-    """Blocks of which some byte lies in `spans`; `copy` is handed through to the answer."""
+    """The blocks in `spans`; `copy` is only passed on to the result."""
 
     source: LogSource
     spans: tuple[Span, ...]
@@ -37,25 +38,17 @@ class BlockSums:
 
 def sum_blocks(task: BlockTask) -> BlockSums:
     """Read them. Raises OSError, FetchError."""
-    log = task.source.connect()
-    found: list[tuple[int, int, int]] = []
-    try:
+    blocks: list[tuple[int, int, int]] = []
+    with closing(task.source.connect()) as log:
         for span in task.spans:
             for start, end in block_bounds(span, task.block_bytes):
                 if log.next_data(start) >= end:
-                    found.append((start, end - start, _zeros_sum(end - start)))
+                    blocks.append((start, end - start, _zeros_sum(end - start)))
                     continue
                 data = read(log, start, end - start)
-                found.append((start, len(data), crc32(data)))
-    finally:
-        log.close()
-    columns = np.array(found, np.int64).reshape(-1, 3)
-    return BlockSums(
-        task.copy,
-        columns[:, 0].copy(),
-        columns[:, 1].astype(np.int32),
-        columns[:, 2].astype(np.uint32),
-    )
+                blocks.append((start, len(data), crc32(data)))
+    offsets, lengths, sums = np.array(blocks, np.int64).reshape(-1, 3).T.copy()
+    return BlockSums(task.copy, offsets, lengths.astype(np.int32), sums.astype(np.uint32))
 
 
 def block_bounds(span: Span, size: int) -> list[tuple[int, int]]:

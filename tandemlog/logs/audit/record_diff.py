@@ -1,12 +1,13 @@
 """Compares two copies of a log record by record, in the blocks that differ.
 
-    copy 1   | r r r r r |        the first byte that differs is looked up in both copies:
+    copy 1   | r r r r r |        for the first byte that differs, in both copies:
     copy 2   | r r x r r |        which record is it in, which fields differ, whose CRC is right
 
-Bytes in no record of either copy (after a BLANK, where they are undefined) are reported separately:
+Bytes in no record of either copy (after a BLANK, where they are undefined) are counted separately:
 they may differ between equal copies.
 """
 
+from contextlib import closing
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -28,7 +29,7 @@ _MOST_FIELDS = 4
 
 @dataclass(frozen=True, slots=True)
 class DiffTask:
-    """A stretch of both logs, inside one file."""
+    """A range of both logs, inside one file."""
 
     sources: tuple[LogSource, LogSource]
     span: Span
@@ -45,12 +46,9 @@ class DiffOutcome:
 
 def find_differences(task: DiffTask) -> DiffOutcome:
     """Compare. Raises OSError, FetchError."""
-    logs = tuple(source.connect() for source in task.sources)
-    try:
-        return _Comparison(task, logs[0], logs[1]).run()
-    finally:
-        for log in logs:
-            log.close()
+    first, second = task.sources
+    with closing(first.connect()) as one, closing(second.connect()) as other:
+        return _Comparison(task, one, other).run()
 
 
 class _Comparison:
@@ -60,7 +58,7 @@ class _Comparison:
         self._outcome = DiffOutcome([])
 
     def run(self) -> DiffOutcome:
-        """Record by record; after MAX_FINDINGS nothing more is looked at."""
+        """Record by record; after MAX_FINDINGS bytes are only counted."""
         outcome, span = self._outcome, self._task.span
         behind = span.start
         for start in range(span.start, span.end, _STEP):
@@ -83,7 +81,7 @@ class _Comparison:
         return places
 
     def _record_at_difference(self, offset: int) -> int:
-        """Note the record that the differing byte is in; returns where it ends."""
+        """Add a finding for the record that the differing byte is in; returns where it ends."""
         places = [self._record_around(log, offset) for log in self._logs]
         ends = [place.end for place in places if place is not None]
         if not ends:
@@ -94,18 +92,13 @@ class _Comparison:
 
     def _record_around(self, log: LogBytes, offset: int) -> "_Place | None":
         """The record in which the offset lies, or bytes where one should be."""
-        span = self._task.span
-        back = _FIRST_LOOK_BACK
-        while True:
-            begin = max(span.base, offset - back)
-            at = begin
-            if begin > span.base:
-                record = next_record(log, begin, offset + 1, span.file_end)
-                if record is None:
-                    back *= 8
-                    continue
-                at = record.physical_offset
-            return self._walk_to(log, at, offset)
+        span, back = self._task.span, _FIRST_LOOK_BACK
+        while (begin := offset - back) > span.base:
+            record = next_record(log, begin, offset + 1, span.file_end)
+            if record is not None:
+                return self._walk_to(log, record.physical_offset, offset)
+            back *= 8
+        return self._walk_to(log, span.base, offset)
 
     def _walk_to(self, log: LogBytes, at: int, offset: int) -> "_Place | None":
         file_end = self._task.span.file_end
@@ -113,9 +106,10 @@ class _Comparison:
             size = record_size_at(log, at, file_end)
             if size is None:
                 following = next_record(log, at + 1, file_end, file_end)
-                if following is None or following.physical_offset > offset:
-                    end = following.physical_offset if following is not None else file_end
-                    return _Place(at, end, None) if following is not None else None
+                if following is None:
+                    return None
+                if following.physical_offset > offset:
+                    return _Place(at, following.physical_offset, None)
                 at = following.physical_offset
                 continue
             if at + size > offset:
@@ -128,23 +122,21 @@ class _Comparison:
         places = [place for place in (first, second) if place is not None]
         begin = min(place.start for place in places)
         whole = [record_at(log, begin, file_end) for log in self._logs]
-        known = next((record for record in (*whole, *(p.record for p in places)) if record), None)
+        record = next((each for each in (*whole, *(p.record for p in places)) if each), None)
         paths = [source.files.path_of(begin) for source in self._task.sources]
         states = [
-            f"{'whole' if record is not None else 'damaged'} in {path}"
-            for record, path in zip(whole, paths, strict=True)
+            f"{'whole' if each is not None else 'damaged'} in {path}"
+            for each, path in zip(whole, paths, strict=True)
         ]
-        damaged = [path for record, path in zip(whole, paths, strict=True) if record is None]
+        damaged = [path for each, path in zip(whole, paths, strict=True) if each is None]
         what = _changed(first.record if first else None, second.record if second else None)
-        return Finding(
-            kind="differs",
-            file=damaged[0] if damaged else paths[1],
-            offset=begin,
-            end=max(place.end for place in places),
-            detail=f"{record_text(known)}: {what}, first at byte {offset}; {', '.join(states)}",
-            topic=known.topic if known else None,
-            queue_id=known.queue_id if known else None,
-            queue_offset=known.queue_offset if known else None,
+        return Finding.of_record(
+            "differs",
+            damaged[0] if damaged else paths[1],
+            begin,
+            max(place.end for place in places),
+            f"{record_text(record)}: {what}, first at byte {offset}; {', '.join(states)}",
+            record,
         )
 
 
@@ -159,12 +151,13 @@ class _Place:
 
 def _changed(first: Record | None, second: Record | None) -> str:
     """Which fields of two records differ, in words."""
-    if first is None or second is None:
-        return "its bytes differ"
     names = [
         each.name
         for each in fields(Record)
-        if not each.name.startswith("_") and getattr(first, each.name) != getattr(second, each.name)
+        if first is not None
+        and second is not None
+        and not each.name.startswith("_")
+        and getattr(first, each.name) != getattr(second, each.name)
     ]
     if not names:
         return "its bytes differ"

@@ -1,10 +1,10 @@
-"""Checks neighbouring spans: is the end of each the beginning of the next.
+"""Checks neighbouring spans: does each begin where the last one ended.
 
     spans     |first ... end|first ... end|        end == first: nothing lies between them
                             |  ????  |first        a hole, or damage over the border
 
-If they do not meet, no span recognised the bytes between them as records. Records after a BLANK in
-the same file are left over from an earlier use of that file and do not count.
+If not, no span recognised the bytes between them as records. Records after a BLANK in the same file
+are left over from an earlier use of that file and do not count.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,7 @@ from ..reading.span_scan import Ending
 
 
 class ScannedSpan(Protocol):
-    """What a scan of a span came to; see SpanScan."""
+    """The result of a scan of a span; see SpanScan."""
 
     @property
     def span(self) -> Span: ...
@@ -38,26 +38,26 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class StaleSpan:
-    """A span whose records stand behind a BLANK."""
+    """A span whose records are behind a BLANK."""
 
     start: int
     blank: int
 
 
-def chain_faults(spans: Iterable[ScannedSpan], start: int, end: int) -> Iterator[Gap | StaleSpan]:
-    """What is between start and end of a log and in no span, in order."""
+def faults_between(spans: Iterable[ScannedSpan], start: int, end: int) -> Iterator[Gap | StaleSpan]:
+    """What lies between start and end of a log and is in no span, in order."""
     expected = start
     blank_base = -1
-    for found in spans:
-        if found.first < 0:
+    for scanned in spans:
+        if scanned.first < 0:
             continue
-        if found.span.base == blank_base:
-            yield StaleSpan(found.first, expected)
+        if scanned.span.base == blank_base:
+            yield StaleSpan(scanned.first, expected)
             continue
-        if found.first > expected:
-            yield Gap(expected, found.first)
-        expected = found.end
-        if found.ending is Ending.BLANK:
-            blank_base = found.span.base
+        if scanned.first > expected:
+            yield Gap(expected, scanned.first)
+        expected = scanned.end
+        if scanned.ending is Ending.BLANK:
+            blank_base = scanned.span.base
     if expected < end:
         yield Gap(expected, end)

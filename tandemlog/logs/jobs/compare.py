@@ -3,13 +3,14 @@
     copy 1   start |=================| end        blocks over what both have
     copy 2      start |===========| end
 
-A copy that begins later, ends earlier (than the other, or than its own queues say), lacks a file or
-has one cut off is not equal, and the first message that it lacks is named. Bytes outside records
+A copy is not equal if it begins later, ends earlier (than the other, or than its own queues say),
+lacks a file or has one cut off, and the first message that it lacks is named. Bytes outside records
 (behind a BLANK or the end) may differ.
 """
 
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -44,7 +45,11 @@ class _Copy:
         return self.source.files.directory
 
 
-def work(task: BlockTask | TailTask | DiffTask) -> BlockSums | list[Finding] | DiffOutcome:
+_Task = BlockTask | TailTask | DiffTask
+_Outcome = BlockSums | list[Finding] | DiffOutcome
+
+
+def compare_part(task: _Task) -> _Outcome:
     """What an executor does. Raises OSError, FetchError."""
     if isinstance(task, BlockTask):
         return sum_blocks(task)
@@ -136,8 +141,6 @@ class _Compare:
         ]  # fmt: skip
         return result
 
-    # ---- files and ends
-
     def _file_findings(self) -> Iterable[Finding]:
         for copy, other in (self._copies, self._copies[::-1]):
             files = copy.source.files
@@ -147,12 +150,9 @@ class _Compare:
             for file in files.short():
                 until = file.base + files.file_size
                 begin = min(copy.end.offset, file.end) if file.end > copy.end.offset else file.end
-                found = self._lacking("truncated_file", copy, other, begin, until)
-                yield Finding(
-                    found.kind, file.path, found.offset, found.end,
-                    f"the file has {file.length} bytes, not {files.file_size}; {found.detail}",
-                    found.topic, found.queue_id, found.queue_offset,
-                )  # fmt: skip
+                lacking = self._lacking("truncated_file", copy, other, begin, until)
+                detail = f"the file has {file.length} bytes, not {files.file_size}"
+                yield replace(lacking, file=file.path, detail=f"{detail}; {lacking.detail}")
 
     def _range_findings(self) -> Iterable[Finding]:
         for copy, other in (self._copies, self._copies[::-1]):
@@ -173,25 +173,14 @@ class _Compare:
             detail += f", from {record_text(record)} on"
         if kind == "ends_earlier" and copy.end.tail not in (Tail.ZEROS, Tail.FULL):
             detail += f" ({copy.end.tail.value}: {copy.end.reason})"
-        return Finding(
-            kind=kind,
-            file=copy.source.files.path_of(start),
-            offset=start,
-            end=end,
-            detail=detail,
-            topic=record.topic if record else None,
-            queue_id=record.queue_id if record else None,
-            queue_offset=record.queue_offset if record else None,
-        )
-
-    # ---- blocks and records
+        return Finding.of_record(kind, copy.source.files.path_of(start), start, end, detail, record)
 
     def _sums(self) -> tuple[list[BlockSums], list[Finding]]:
-        """Block CRCs of both, over what both have; whole records behind the end of either."""
+        """Block CRCs of what both copies have; whole records behind the end of either."""
         cores = parallelism(self._spark)
         total = 2 * (self._end - self._start)
         count = pieces_wanted(total, self._target_bytes, cores)
-        tasks: list[BlockTask | TailTask | DiffTask] = []
+        tasks: list[_Task] = []
         for number, copy in enumerate(self._copies):
             piece = max(-(-total // count), self._block_bytes)
             piece = -(-piece // self._block_bytes) * self._block_bytes
@@ -202,13 +191,16 @@ class _Compare:
             ]
             if isinstance(copy.source, LocalLogSource) and not self._replicas:
                 tasks += tail_tasks(copy.source, copy.end, self._target_bytes, cores)
-        answers = run_tasks(self._spark, work, tasks, within(self._progress, "comparing blocks"))
-        sums = [answer for answer in answers if isinstance(answer, BlockSums)]
-        behind_end = [each for answer in answers if isinstance(answer, list) for each in answer]
+        outcomes = self._run(tasks, "comparing blocks")
+        sums = [each for each in outcomes if isinstance(each, BlockSums)]
+        behind_end = [each for found in outcomes if isinstance(found, list) for each in found]
         return sums, behind_end
 
+    def _run(self, tasks: "list[_Task]", doing: str) -> "list[_Outcome]":
+        return run_tasks(self._spark, compare_part, tasks, within(self._progress, doing))
+
     def _differing(self, sums: Sequence[BlockSums]) -> list[tuple[int, int]]:
-        """Offset and length of the blocks that are not in both with one CRC."""
+        """Offset and length of the blocks that differ, or that only one copy has."""
         blocks: list[dict[int, tuple[int, int]]] = [{}, {}]
         for each in sums:
             rows = zip(
@@ -223,20 +215,15 @@ class _Compare:
         ]
 
     def _differences(self, differing: Sequence[tuple[int, int]]) -> list[DiffOutcome]:
-        sources = (self._copies[0].source, self._copies[1].source)
-        tasks: list[BlockTask | TailTask | DiffTask] = []
+        first, second = (copy.source for copy in self._copies)
+        tasks: list[_Task] = []
         for start, end in _merged(differing):
-            files = sources[0].files
-            file = files.find(start)
-            base = file.base if file is not None else start - start % files.file_size
-            span = Span(base, base + files.file_size, start, end)
-            if self._in_both(start):
-                tasks.append(DiffTask(sources, span))
-        answers = run_tasks(self._spark, work, tasks, within(self._progress, "comparing records"))
-        return [answer for answer in answers if isinstance(answer, DiffOutcome)]
-
-    def _in_both(self, offset: int) -> bool:
-        return all(copy.source.files.find(offset) is not None for copy in self._copies)
+            file = first.files.find(start)
+            if file is not None and second.files.find(start) is not None:
+                span = Span(file.base, file.base + first.files.file_size, start, end)
+                tasks.append(DiffTask((first, second), span))
+        outcomes = self._run(tasks, "comparing records")
+        return [each for each in outcomes if isinstance(each, DiffOutcome)]
 
 
 def _on_grid(source: LogSource, start: int, end: int, piece: int, block: int) -> list[Span]:
@@ -253,7 +240,7 @@ def _on_grid(source: LogSource, start: int, end: int, piece: int, block: int) ->
 
 
 def _merged(blocks: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Neighbouring blocks as one stretch, up to a size."""
+    """Neighbouring blocks as one range, up to a size."""
     merged: list[tuple[int, int]] = []
     for start, length in blocks:
         if merged and merged[-1][1] == start and start + length - merged[-1][0] <= _MERGED_BYTES:
@@ -268,11 +255,8 @@ def _record_from(source: LogSource, offset: int) -> Record | None:
     file = source.files.find(offset)
     if file is None:
         return None
-    log = source.connect()
-    try:
+    with closing(source.connect()) as log:
         return lenient_record(log, offset, file.end)
-    finally:
-        log.close()
 
 
 def _without_covered(findings: Sequence[Finding]) -> list[Finding]:

@@ -1,8 +1,8 @@
 """A store as Parquet: messages by topic and day for queries, and byte for byte for restore.
 
-The layout of the folder is in archive.py. Tasks write their own files under names that do not
-depend on the attempt; small ones are merged then. The manifest comes last, and a folder without one
-is no export.
+archive.py describes the folder. Tasks write their own files under names that do not depend on the
+attempt; then small ones are merged. The manifest is written last: a folder without one is not an
+export.
 """
 
 import shutil
@@ -15,15 +15,15 @@ from tandemlog.format.files.index_layout import DEFAULT_ENTRIES, DEFAULT_SLOTS
 
 from ..audit.audit_span import Finding
 from ..executors import Executor, parallelism, run_tasks
-from ..job_errors import CorruptLogError, OnCorruption, OptionError, StoreLayoutError
+from ..job_errors import OnCorruption, OptionError, StoreLayoutError
 from ..reading.log_source import LocalLogSource, LogSource, open_store
-from ..reading.log_spans import TARGET_BYTES, Span, grouped, pieces_wanted, split
+from ..reading.log_spans import TARGET_BYTES, Span, pieces_wanted, spans_for_tasks, split
 from ..tasks.archive import FILES, MANIFEST, MESSAGES, RAW, Manifest
 from ..tasks.export_tasks import ExportOutcome, ExportTask, export_part, rest_of
 from ..tasks.parquet_merge import groups_of, merge_parts, merge_tasks
 from ..tasks.store_settings import check_index_sizes, indexes_tags, stored_delay_levels
-from .job_result import JobProgress, JobResult, no_progress, within
-from .missing_files import lacking_files
+from .job_result import JobProgress, JobResult, no_progress, topic_counts, within
+from .missing_files import with_missing_files
 
 COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "none")
 _SMALL_FILES = ("checkpoint", "abort", "epochFileCheckpoint", "config/*", "config/**/*")
@@ -66,9 +66,8 @@ def export(
     target.mkdir(parents=True, exist_ok=True)
     try:
         outcomes = run_tasks(spark, export_part, tasks, within(progress, "writing Parquet"))
-        findings = [finding for outcome in outcomes for finding in outcome.findings]
-        if findings and chosen.on_corruption is OnCorruption.FAIL:
-            raise CorruptLogError(findings[0].file, findings[0].offset, findings[0].detail)
+        damage = (finding for outcome in outcomes for finding in outcome.findings)
+        findings = with_missing_files(source, damage, chosen.on_corruption)
         fewer = _merged(spark, target, chosen, outcomes, progress)
     except BaseException:
         for name in (MESSAGES, RAW):
@@ -78,7 +77,6 @@ def export(
     if isinstance(source, LocalLogSource) and source.files.store is not None:
         manifest.small_files = _copy_small_files(Path(source.files.store), target / FILES)
     manifest.write(target)
-    findings += lacking_files(source, findings)
     seconds = time.monotonic() - started
     files = sum(outcome.files for outcome in outcomes) - fewer
     return _result(manifest, files, findings, target, chosen, seconds)
@@ -94,16 +92,13 @@ def _check(target: Path, source: LogSource, options: ExportOptions) -> None:
     for name in (MANIFEST, MESSAGES, RAW, FILES):
         if (target / name).exists():
             raise OptionError(f"{target / name} exists already: give an empty folder")
-    if options.on_corruption is OnCorruption.FAIL and isinstance(source, LocalLogSource):
+    if options.on_corruption is OnCorruption.FAIL:
         source.check_complete()
 
 
 def _tasks(
     source: LogSource, target: Path, options: ExportOptions, start: int, end: int, cores: int
 ) -> list[ExportTask]:
-    count = pieces_wanted(end - start, options.target_bytes, cores)
-    piece = max(-(-(end - start) // count), 1)
-
     def task(spans: Sequence[Span], rest: Sequence[Span]) -> ExportTask:
         return ExportTask(
             source=source,
@@ -115,12 +110,13 @@ def _tasks(
             compression=options.compression,
         )
 
-    tasks = [task(group, ()) for group in grouped(split(source.files, start, end, piece), count)]
+    groups = spans_for_tasks(source.files, start, end, options.target_bytes, cores)
+    tasks = [task(group, ()) for group in groups]
     if options.raw and isinstance(source, LocalLogSource) and source.files.files:
         files = source.files
         whole = split(files, files.start, files.files[-1].end, files.file_size)
-        rest = rest_of(start, end, iter(whole))
-        # The records' task of the same offset would take the name of the part.
+        rest = rest_of(start, end, whole)
+        # The task with the records of the same offset has the same name for its part.
         tasks += [task((), (span,)) for span in rest if span.start != start or span.start == end]
     return tasks
 
@@ -132,9 +128,9 @@ def _merged(
     outcomes: Sequence[ExportOutcome],
     progress: JobProgress,
 ) -> int:
-    """Make few files of the many small ones of a topic's day; how many fewer there are then."""
+    """Merge the many small files of a topic's day; returns how many fewer there are then."""
     parts = [part for outcome in outcomes for part in outcome.parts]
-    groups = groups_of(parts, options.target_bytes)
+    groups = list(groups_of(parts, options.target_bytes))
     size = sum(part.size for group in groups for part in group)
     count = pieces_wanted(size, options.target_bytes, parallelism(spark))
     tasks = merge_tasks(target / MESSAGES, groups, count, options.compression)
@@ -148,21 +144,16 @@ def _manifest(
     end: int,
     outcomes: Sequence[ExportOutcome],
 ) -> Manifest:
-    local = source if isinstance(source, LocalLogSource) else None
-    topics: dict[str, int] = {}
-    for outcome in outcomes:
-        for topic, count in outcome.topics.items():
-            topics[topic] = topics.get(topic, 0) + count
     return Manifest(
         file_size=source.files.file_size,
         start=start,
         end=end,
         files=[[file.base, file.length] for file in source.files.files],
         index_tags=_tags(source, options),
-        queue_file_size=local.queues.file_size if local is not None else None,
+        queue_file_size=source.queues.file_size if isinstance(source, LocalLogSource) else None,
         delay_levels=stored_delay_levels(source),
         records=sum(outcome.records for outcome in outcomes),
-        topics=dict(sorted(topics.items())),
+        topics=topic_counts(outcome.topics for outcome in outcomes),
         parts=[asdict(outcome.raw) for outcome in outcomes if outcome.raw is not None],
     )
 
@@ -177,7 +168,7 @@ def _tags(source: LogSource, options: ExportOptions) -> bool | None:
 
 
 def _copy_small_files(store: Path, target: Path) -> list[str]:
-    """What a store has beside its log and what is made of it."""
+    """The files of a store beside its log and what is derived from that; returns their names."""
     copied = []
     for pattern in _SMALL_FILES:
         for path in sorted(store.glob(pattern)):

@@ -1,6 +1,7 @@
-"""What a job answers: how it went in one row, details in rows, findings with their places."""
+"""What a job returns: its figures in one row, details in rows, findings with their places."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +41,14 @@ class JobResult:
             "findings": [finding.row() for finding in self.findings],
             "notes": self.notes,
         }
+
+
+def topic_counts(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The sum of the messages by topic, in the order of the topics."""
+    total: Counter[str] = Counter()
+    for part in parts:
+        total.update(part)
+    return dict(sorted(total.items()))
 
 
 def within(progress: JobProgress, what: str) -> TaskProgress:

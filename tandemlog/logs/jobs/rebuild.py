@@ -4,8 +4,8 @@
                      ├─ buckets of queues ──▶ OUT/consumequeue/<topic>/<queue>/<file>
                      └─ N-1 entries each  ──▶ OUT/index/<time of the first entry>
 
-The result equals what the store's reput writes, byte for byte. All files are written in a work
-folder inside OUT and renamed at the end: OUT gets either all files or none.
+The result equals what the store's reput writes, byte for byte. All files are written to a work
+folder inside OUT and renamed at the end: OUT gets either all of them or none.
 """
 
 import shutil
@@ -21,12 +21,12 @@ from tandemlog.format.files.names import index_file_name
 from tandemlog.format.files.queue_unit import DEFAULT_QUEUE_FILE_SIZE, UNIT_SIZE, DelayLevels
 from tandemlog.format.words import counted
 
-from ..audit.span_gaps import Gap, chain_faults
+from ..audit.span_gaps import Gap, faults_between
 from ..executors import Executor, parallelism, run_tasks
 from ..job_errors import CorruptLogError, OnCorruption, OptionError, StoreLayoutError
 from ..reading.log_end import LogEnd, Tail
 from ..reading.log_source import LocalLogSource, LogSource, open_store
-from ..reading.log_spans import TARGET_BYTES, grouped, pieces_wanted, split
+from ..reading.log_spans import TARGET_BYTES, spans_for_tasks
 from ..reading.queue_ends import CONSUME_QUEUE
 from ..tasks.index_writer import plan_index
 from ..tasks.queue_writer import WrittenQueue
@@ -48,8 +48,8 @@ from ..tasks.store_settings import (
     own_log_begin,
     stored_delay_levels,
 )
-from .job_result import JobProgress, JobResult, no_progress, within
-from .missing_files import lacking_files
+from .job_result import JobProgress, JobResult, no_progress, topic_counts, within
+from .missing_files import with_missing_files
 
 _RECORDS_A_TASK = 1 << 16
 
@@ -131,26 +131,27 @@ class _Rebuild:
         return self._result
 
     def _check(self) -> tuple[int, bool]:
-        """Everything that can be said before a task runs; queue file size, tags or not."""
+        """Everything that can be checked before a task runs; returns the queue file size, and
+        whether tags are indexed."""
         options, source = self._options, self._source
         DelayLevels(options.delay_levels or "")
         for wanted, name in ((options.queues, CONSUME_QUEUE), (options.index, INDEX)):
             if wanted and (self._out / name).exists():
                 raise OptionError(f"{self._out / name} exists already: give an empty folder")
         size = options.queue_file_size
-        found = source.queues.file_size if isinstance(source, LocalLogSource) else None
-        if found and size and found != size:
+        own_size = source.queues.file_size if isinstance(source, LocalLogSource) else None
+        if own_size and size and own_size != size:
             self._result.notes.append(
-                f"queue files of the store have {found} bytes, not {size}: {found} is used"
+                f"queue files of the store have {own_size} bytes, not {size}: {own_size} is used"
             )
-        size = found or size or DEFAULT_QUEUE_FILE_SIZE
+        size = own_size or size or DEFAULT_QUEUE_FILE_SIZE
         check_queue_file_size(size)
         tags = options.index_tags
         if options.index:
             check_index_sizes(source.files.store, options.index_slots, options.index_entries)
             if tags is None:
                 tags = indexes_tags(source, options.index_slots, options.index_entries)
-        if options.on_corruption is OnCorruption.FAIL and isinstance(source, LocalLogSource):
+        if options.on_corruption is OnCorruption.FAIL:
             source.check_complete()
         return size, True if tags is None else tags
 
@@ -165,9 +166,9 @@ class _Rebuild:
         levels = options.delay_levels
         if levels is None:
             levels = stored_delay_levels(self._source)
-        count = pieces_wanted(end - start, options.target_bytes, cores)
-        spans = split(self._source.files, start, end, -(-(end - start) // count))
-        batch = batch_topics(self._source.files.store)
+        files = self._source.files
+        groups = spans_for_tasks(files, start, end, options.target_bytes, cores)
+        batch = batch_topics(files.store)
         tasks = [
             PartTask(
                 source=self._source,
@@ -180,19 +181,19 @@ class _Rebuild:
                 delay_levels=levels,
                 without_queues=batch,
             )
-            for number, group in enumerate(grouped(spans, count))
+            for number, group in enumerate(groups)
         ]
         return run_tasks(self._spark, make_part, tasks, within(self._progress, "reading the log"))
 
     def _check_chain(self, parts: Sequence[PartOutcome], start: int, end: int) -> None:
-        """Damage inside spans and between them. Raises CorruptLogError if it may not be."""
+        """Note the damage inside spans and between them. Raises CorruptLogError for any with
+        OnCorruption.FAIL."""
         spans = [span for part in parts for span in part.spans]
-        findings = [finding for span in spans for finding in span.findings]
-        if findings and self._options.on_corruption is OnCorruption.FAIL:
-            raise CorruptLogError(findings[0].file, findings[0].offset, findings[0].detail)
-        self._result.findings += findings + lacking_files(self._source, findings)
-        covered = [(finding.offset, finding.end) for finding in findings]
-        for fault in chain_faults(spans, start, end):
+        damage = [finding for span in spans for finding in span.findings]
+        on_corruption = self._options.on_corruption
+        self._result.findings += with_missing_files(self._source, damage, on_corruption)
+        covered = [(finding.offset, finding.end) for finding in damage]
+        for fault in faults_between(spans, start, end):
             where = self._source.files.path_of(fault.start)
             if not isinstance(fault, Gap):
                 raise CorruptLogError(
@@ -200,7 +201,7 @@ class _Rebuild:
                 )
             if any(first <= fault.start and fault.end <= last for first, last in covered):
                 continue
-            if self._options.on_corruption is OnCorruption.FAIL:
+            if on_corruption is OnCorruption.FAIL:
                 raise CorruptLogError(where, fault.start, f"no records up to {fault.end}")
 
     def _make_derived(
@@ -220,21 +221,21 @@ class _Rebuild:
                 QueueTask(paths, bucket, str(directory), queue_file_size, own_from)
                 for bucket in range(self._buckets)
             ]
-        # A task for each file would cost more to start than a small file costs to write.
+        # To start a task for each file would cost more than to write a small file.
         records = sum(span.records for part in parts for span in part.spans)
         groups = max(min(2 * parallelism(self._spark), records // _RECORDS_A_TASK), 1)
-        answers = run_tasks(
+        outcomes = run_tasks(
             self._spark,
             make_derived,
             [tuple(tasks[number::groups]) for number in range(min(groups, len(tasks)))],
             within(self._progress, "writing queues and index"),
         )
-        queues = [queue for made, _ in answers for queue in made]
-        files = [file for _, made in answers for file in made]
+        queues = [queue for of_task, _ in outcomes for queue in of_task]
+        files = [file for _, of_task in outcomes for file in of_task]
         return queues, sorted(files, key=lambda file: file.path)
 
     def _index_tasks(self, parts: Sequence[PartOutcome]) -> list[DerivedTask]:
-        """Which entries of which parts make which file."""
+        """A task for each index file, with the entries of the parts that belong into it."""
         options = self._options
         ends = list(accumulate(part.items for part in parts))
         begins = [end - part.items for end, part in zip(ends, parts, strict=True)]
@@ -262,7 +263,7 @@ class _Rebuild:
         return tasks
 
     def _publish(self, files: Sequence[WrittenIndex]) -> None:
-        """Give the index files their names, and put everything where it belongs."""
+        """Give the index files their names, and move everything from the work folder to OUT."""
         created = 0
         for file in files:
             created = max(file.begin_timestamp, created + 1)
@@ -283,10 +284,6 @@ class _Rebuild:
         seconds: float,
     ) -> None:
         result = self._result
-        topics: dict[str, int] = {}
-        for part in parts:
-            for topic, count in part.topics.items():
-                topics[topic] = topics.get(topic, 0) + count
         records = sum(span.records for part in parts for span in part.spans)
         result.summary = {
             "out": str(self._out),
@@ -296,19 +293,12 @@ class _Rebuild:
             "units": sum(queue.units for queue in queues),
             "index_files": len(files),
             "index_entries": sum(file.entries for file in files),
-            "topics": dict(sorted(topics.items())),
+            "topics": topic_counts(part.topics for part in parts),
             "seconds": round(seconds, 3),
         }
         for queue in sorted(queues, key=lambda each: (each.topic, each.queue_id)):
-            result.rows.append(
-                {
-                    "topic": queue.topic,
-                    "queue_id": queue.queue_id,
-                    "first": queue.first,
-                    "end": queue.end,
-                    "units": queue.units,
-                }
-            )
+            columns = ("topic", "queue_id", "first", "end", "units")
+            result.rows.append({name: getattr(queue, name) for name in columns})
             if queue.deleted:
                 result.notes.append(
                     f"{queue.topic}/{queue.queue_id} began again, since its topic was deleted and "

@@ -39,12 +39,12 @@ def restore(
     *,
     progress: JobProgress = no_progress,
 ) -> JobResult:
-    """Make the store at `out`, which must be empty or not there, from the export in `archive`.
+    """Write the store at `out`, which must be empty or not exist, from the export in `archive`.
 
-    `options` say how queues and index are made, or that they are not. Raises StoreMissingError,
-    StoreLayoutError, OptionError before anything runs; CorruptLogError if bytes are not what
-    they were, PipelineError if no queues can be made of the log. After an error `out` is as
-    empty as before, and it can be tried again.
+    `options` say how queues and index are rebuilt, if they are. Raises StoreMissingError,
+    StoreLayoutError, OptionError before anything runs; CorruptLogError if bytes have changed,
+    PipelineError if queues cannot be rebuilt from the log. After an error `out` is empty again, and
+    the restore can be repeated.
     """
     started = time.monotonic()
     source, target = Path(archive), Path(out)
@@ -94,14 +94,14 @@ def _tasks(source: Path, target: Path, manifest: Manifest) -> list[RestoreTask]:
 
 
 def _check_covered(source: Path, manifest: Manifest, outcomes: Sequence[RestoreOutcome]) -> None:
-    """Every record came back, none twice. Raises StoreLayoutError."""
+    """Check that every record was restored, and once. Raises StoreLayoutError."""
     records = sum(outcome.records for outcome in outcomes)
     if records != manifest.records:
         raise StoreLayoutError(
             f"{source}: {records} records in its raw parts, the manifest says {manifest.records}"
         )
-    stretches = sorted(each for outcome in outcomes for each in outcome.covered)
-    for before, after in pairwise(stretches):
+    ranges = sorted(each for outcome in outcomes for each in outcome.covered)
+    for before, after in pairwise(ranges):
         if after[0] < before[1]:
             raise StoreLayoutError(f"{source}: two parts have records at offset {after[0]}")
 
@@ -125,22 +125,21 @@ def _clear(target: Path) -> None:
 
 
 def _rebuild_options(manifest: Manifest, options: RebuildOptions | None) -> RebuildOptions | None:
-    """How queues and index are made, with what the manifest knows of the old ones; None: not.
+    """How queues and index are rebuilt: as the manifest describes the old ones, unless the options
+    say otherwise. None: not at all.
 
-    Raises StoreLayoutError, FormatError for what would end the rebuild, behind all of the log.
+    Raises StoreLayoutError, FormatError for what the rebuild would refuse after the whole log is
+    written.
     """
     chosen = options if options is not None else RebuildOptions()
     if not (chosen.queues or chosen.index):
         return None
-    if chosen.index_tags is None:
-        chosen = replace(chosen, index_tags=manifest.index_tags)
-    if chosen.queue_file_size is None:
-        chosen = replace(chosen, queue_file_size=manifest.queue_file_size)
-    if chosen.delay_levels is None:
-        chosen = replace(chosen, delay_levels=manifest.delay_levels)
+    for name in ("index_tags", "queue_file_size", "delay_levels"):
+        if getattr(chosen, name) is None:
+            chosen = replace(chosen, **{name: getattr(manifest, name)})
     DelayLevels(chosen.delay_levels or "")
     check_queue_file_size(chosen.queue_file_size or DEFAULT_QUEUE_FILE_SIZE)
-    # What was damaged when it was exported is damaged in the same place again.
+    # Damage that was exported is in the same place again.
     return replace(chosen, on_corruption=OnCorruption.SKIP)
 
 
@@ -155,10 +154,10 @@ def _rebuild(
     if options is None:
         return
     try:
-        made = rebuild(spark, target, target, options, progress=progress)
+        rebuilt = rebuild(spark, target, target, options, progress=progress)
     except PipelineError as error:
         raise PipelineError(f"{error} (--log-only restores the log alone)") from error
-    result.rows, result.findings = made.rows, made.findings
-    result.notes += made.notes
+    result.rows, result.findings = rebuilt.rows, rebuilt.findings
+    result.notes += rebuilt.notes
     for name in ("queues", "units", "index_files", "index_entries"):
-        result.summary[name] = made.summary[name]
+        result.summary[name] = rebuilt.summary[name]

@@ -8,7 +8,9 @@ Quantiles are exact: a task counts how often each size occurs, and counts can be
 
 import importlib
 import time
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -24,13 +26,13 @@ from tandemlog.format.columns.topics import topics_of
 
 from ..audit.audit_span import Finding, damage_finding
 from ..executors import Executor, parallelism, run_tasks
-from ..job_errors import CorruptLogError, OnCorruption, OptionError
-from ..reading.log_source import LocalLogSource, LogSource, open_store
-from ..reading.log_spans import TARGET_BYTES, Span, grouped, pieces_wanted, split
+from ..job_errors import OnCorruption, OptionError
+from ..reading.log_source import LogSource, open_store
+from ..reading.log_spans import TARGET_BYTES, Span, spans_for_tasks
 from ..reading.queue_collector import QueueCollector
 from ..reading.span_scan import DamagedPiece, SpanScan
 from .job_result import JobProgress, JobResult, no_progress, within
-from .missing_files import lacking_files
+from .missing_files import with_missing_files
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 _TABLE = "stats.parquet"
@@ -77,8 +79,7 @@ def count_sizes(task: StatsTask) -> StatsOutcome:
     """What an executor does. Raises OSError, FetchError."""
     collector = QueueCollector()
     findings = []
-    log = task.source.connect()
-    try:
+    with closing(task.source.connect()) as log:
         for span in task.spans:
             for part in SpanScan(log, span, check_crc=False):
                 if isinstance(part, DamagedPiece):
@@ -88,14 +89,13 @@ def count_sizes(task: StatsTask) -> StatsOutcome:
                 topics, numbers = topics_of(part.data, headers)
                 hours = counted_in(HOUR_MS, headers.store_timestamp).astype(np.int32)
                 collector.add(topics, numbers, hours, headers.sizes, headers.body_length)
-    finally:
-        log.close()
-    found = collector.collected()
+    collected = collector.collected()
     groups = {}
-    for number, group in enumerate(found.queues):
-        rows = found.order[found.bounds[number] : found.bounds[number + 1]]
-        sizes, counts = np.unique(found.columns[0][rows], return_counts=True)
-        groups[group] = Sizes(sizes, counts.astype(np.int64), int(found.columns[1][rows].sum()))
+    for number, group in enumerate(collected.queues):
+        rows = collected.order[collected.bounds[number] : collected.bounds[number + 1]]
+        record_sizes, body_lengths = (column[rows] for column in collected.columns)
+        sizes, counts = np.unique(record_sizes, return_counts=True)
+        groups[group] = Sizes(sizes, counts.astype(np.int64), int(body_lengths.sum()))
     return StatsOutcome(groups, findings)
 
 
@@ -118,32 +118,29 @@ def stats(
     for name in (_TABLE, _PLOT):
         if (target / name).exists():
             raise OptionError(f"{target / name} exists already: give another folder")
-    if on_corruption is OnCorruption.FAIL and isinstance(source, LocalLogSource):
+    if on_corruption is OnCorruption.FAIL:
         source.check_complete()
     start, end = source.start(), source.end().offset
-    count = pieces_wanted(end - start, target_bytes, parallelism(spark))
-    spans = split(source.files, start, end, max(-(-(end - start) // count), 1))
-    tasks = [StatsTask(source, tuple(group)) for group in grouped(spans, count)]
+    groups_of_spans = spans_for_tasks(source.files, start, end, target_bytes, parallelism(spark))
+    tasks = [StatsTask(source, tuple(spans)) for spans in groups_of_spans]
     outcomes = run_tasks(spark, count_sizes, tasks, within(progress, "counting"))
-    findings = [finding for outcome in outcomes for finding in outcome.findings]
-    if findings and on_corruption is OnCorruption.FAIL:
-        raise CorruptLogError(findings[0].file, findings[0].offset, findings[0].detail)
-    findings += lacking_files(source, findings)
+    damage = (finding for outcome in outcomes for finding in outcome.findings)
+    findings = with_missing_files(source, damage, on_corruption)
     groups = _merged(outcomes)
     rows = [_row(topic, hour, sizes) for (topic, hour), sizes in sorted(groups.items())]
     target.mkdir(parents=True, exist_ok=True)
     _write_table(target / _TABLE, rows)
     result = JobResult("stats", findings=findings)
     result.notes += _plot(target / _PLOT, rows, groups)
-    topics: dict[str, int] = {}
+    topics: Counter[str] = Counter()
     for row in rows:
-        topics[row["topic"]] = topics.get(row["topic"], 0) + row["records"]
+        topics[row["topic"]] += row["records"]
     result.rows = [{**row, "hour": _hour_text(row["hour"])} for row in rows]
     result.summary = {
         "out": str(target),
         "records": sum(topics.values()),
         "bytes": end - start,
-        "topics": topics,
+        "topics": dict(topics),
         "seconds": round(time.monotonic() - started, 3),
     }
     return result
@@ -153,8 +150,8 @@ def _merged(outcomes: Sequence[StatsOutcome]) -> dict[tuple[str, int], Sizes]:
     groups: dict[tuple[str, int], Sizes] = {}
     for outcome in outcomes:
         for group, sizes in outcome.groups.items():
-            known = groups.get(group)
-            groups[group] = sizes if known is None else known.with_others(sizes)
+            others = groups.get(group)
+            groups[group] = sizes if others is None else others.with_others(sizes)
     return groups
 
 
@@ -194,7 +191,7 @@ def _write_table(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 def _plot(
     path: Path, rows: Sequence[dict[str, Any]], groups: dict[tuple[str, int], Sizes]
 ) -> list[str]:
-    """Draw it where matplotlib is; a note where it is not."""
+    """Draw it if matplotlib is installed; else returns a note."""
     # The one late import: only this job draws, and a minimal installation has no matplotlib.
     try:
         plotting = importlib.import_module("tandemlog.logs.jobs.stats_plot")

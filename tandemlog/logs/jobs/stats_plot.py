@@ -1,5 +1,6 @@
-"""The plot of the job `stats`: when the messages came, and how large they are."""
+"""The plot of the job `stats`: when messages were stored, and how large they are."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +20,7 @@ _BINS = 60
 _COLORS = 10
 _HOUR = timedelta(hours=1)
 _WIDE = 8
-"""Sizes that differ by more than this factor stand on a logarithmic axis."""
+"""Sizes that differ by more than this factor get a logarithmic axis."""
 _QUANTILES = (0.5, 0.9, 0.99)
 
 
@@ -28,7 +29,7 @@ def draw(
     rows: Sequence[dict[str, Any]],
     sizes: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]],
 ) -> None:
-    """`rows` as stats makes them, `sizes` (bytes, how many) of each. Raises OSError."""
+    """`rows` as in stats.parquet, `sizes` (bytes, how many) of each row. Raises OSError."""
     figure = Figure(figsize=(11, 7), layout="constrained")
     above, below = figure.subplots(2, 1)
     _draw_hours(above, rows)
@@ -38,10 +39,10 @@ def draw(
 
 def _draw_hours(axes: Any, rows: Sequence[dict[str, Any]]) -> None:
     """Stacked bars from the hour's begin to its end, the largest topics by name."""
-    totals: dict[str, int] = {}
+    totals: Counter[str] = Counter()
     for row in rows:
-        totals[row["topic"]] = totals.get(row["topic"], 0) + row["records"]
-    named = sorted(totals, key=lambda topic: -totals[topic])[:_MOST_TOPICS]
+        totals[row["topic"]] += row["records"]
+    named = [topic for topic, _ in totals.most_common(_MOST_TOPICS)]
     hours = sorted({row["hour"] for row in rows})
     place = {hour: number for number, hour in enumerate(hours)}
     layers = {name: np.zeros(len(hours)) for name in (*named, _OTHERS)}
@@ -88,7 +89,7 @@ def _draw_sizes(axes: Any, sizes: Sequence[tuple[NDArray[np.int64], NDArray[np.i
         axes.xaxis.set_major_formatter(FuncFormatter(_in_thousands))
         axes.xaxis.set_minor_formatter(NullFormatter())
     else:
-        # Whole bytes: bins of a fraction would be empty by turns.
+        # Whole bytes: of bins narrower than a byte every other one would be empty.
         edges = np.arange(low, high + 2, max((high - low) // _BINS, 1)) - 0.5
         edges = np.append(edges, edges[-1] + (edges[-1] - edges[0]) / max(len(edges) - 1, 1))
     axes.hist(values, bins=edges, weights=weights, color="tab:gray")
@@ -102,7 +103,7 @@ def _draw_sizes(axes: Any, sizes: Sequence[tuple[NDArray[np.int64], NDArray[np.i
 
 
 def _label(topic: str) -> str:
-    """A topic as the legend has room for it, and as matplotlib takes for plain text."""
+    """A topic, short enough for the legend, and as plain text for matplotlib."""
     if len(topic) > _MOST_LETTERS:
         half = _MOST_LETTERS // 2
         topic = f"{topic[:half]}…{topic[-half:]}"

@@ -1,8 +1,8 @@
-"""Whose message a damaged record is, as well as its bytes still tell, for people who must act.
+"""Which message a damaged record was, as far as its bytes still tell, for people who must act.
 
-A record whose lengths do not add up is tried again with the size and magic that its place asks
-for, then with each single bit of its length fields and host flags turned: a flipped bit is the
-usual damage, and there the message can be named.
+A record whose lengths do not add up is decoded again with the size and magic that fit its place,
+then with each single bit of its length fields and host flags flipped: one flipped bit is the usual
+damage, and then the message can be named.
 """
 
 from collections.abc import Iterator
@@ -29,32 +29,31 @@ MAX_TRIED = 64 << 20
 def lenient_record(log: LogBytes, offset: int, file_end: int, end: int = 0) -> Record | None:
     """The record at the log offset whatever its CRC and its own offset; `end`, if known, is where
     the next one begins. None if its lengths cannot be made to add up."""
-    said = record_size_at(log, offset, file_end)
-    between = end - offset
-    for size in dict.fromkeys(each for each in (said, between) if each):
-        if MIN_RECORD_SIZE <= size <= MAX_TRIED:
-            found = _tried(bytearray(read(log, offset, size)))
-            if found is not None:
-                return found
+    own_size = record_size_at(log, offset, file_end)
+    for size in dict.fromkeys((own_size, end - offset)):
+        if size is not None and MIN_RECORD_SIZE <= size <= MAX_TRIED:
+            record = _repaired(bytearray(read(log, offset, size)))
+            if record is not None:
+                return record
     return None
 
 
-def _tried(data: bytearray) -> Record | None:
-    """One decode after the other, the least change first."""
+def _repaired(data: bytearray) -> Record | None:
+    """The first of the changed records that decodes, the least change first."""
     data[:MAGIC_OFFSET] = len(data).to_bytes(MAGIC_OFFSET)
     for magic in (None, MAGIC_V1, MAGIC_V2):
         if magic is not None:
             data[MAGIC_OFFSET : MAGIC_OFFSET + 4] = magic.to_bytes(4)
-        found = _decoded(data)
-        if found is not None:
-            return found
+        record = _decoded(data)
+        if record is not None:
+            return record
     for magic in (MAGIC_V1, MAGIC_V2):
         data[MAGIC_OFFSET : MAGIC_OFFSET + 4] = magic.to_bytes(4)
         for place, bit in _suspects(data):
             data[place] ^= bit
-            found = _decoded(data)
-            if found is not None:
-                return found
+            record = _decoded(data)
+            if record is not None:
+                return record
             data[place] ^= bit
     return None
 
@@ -69,8 +68,7 @@ def _suspects(data: bytearray) -> Iterator[tuple[int, int]]:
         body = int.from_bytes(data[BODY_LENGTH_OFFSET + extra : FIXED_SIZE + extra])
         topic = FIXED_SIZE + extra + body
         if topic + 1 < len(data):
-            lengths = (topic, topic + 1, topic + 1 + data[topic], topic + 2 + data[topic])
-            for place in lengths:
+            for place in (topic, topic + 1, topic + 1 + data[topic], topic + 2 + data[topic]):
                 if place < len(data):
                     yield from ((place, 1 << bit) for bit in range(8))
 

@@ -3,8 +3,8 @@
     stream   |chunk|chunk|chunk|...          one call runs ahead of the reader
                 ^ read_into                  chunks before it are dropped; a jump opens a new call
 
-The node sends only what is confirmed, so there is no tail to tell apart: its confirm offset is the
-end. The task that reads creates the channels, never before a fork.
+The node sends only what is confirmed: its confirm offset is the end of the log. The task that reads
+creates the channels, never before a fork.
 """
 
 from collections import deque
@@ -57,6 +57,9 @@ class FetchedLogSource:
     def start(self) -> int:
         return self.first
 
+    def check_complete(self) -> None:
+        """A node has all that it confirmed."""
+
     def end(self) -> LogEnd:
         name = self.files.path_of(self.confirmed)
         return LogEnd(self.confirmed, name, Tail.ZEROS, "the node's confirm offset")
@@ -79,20 +82,13 @@ def fetched_log(
         except TandemlogError as error:
             failures.append(str(error))
             continue
-        size = status.commit_log_file_size
-        files = remote_files(status.min_offset, status.confirm_offset, size, f"{endpoint}")
-        return FetchedLogSource(
-            endpoint,
-            files,
-            status.min_offset,
-            status.confirm_offset,
-            timeout_ms,
-            profile.security,
-        )
+        start, end = status.min_offset, status.confirm_offset
+        files = remote_files(start, end, status.commit_log_file_size, endpoint)
+        return FetchedLogSource(endpoint, files, start, end, timeout_ms, profile.security)
     raise FetchError("; ".join(failures))
 
 
-def _opened(endpoint: str, files: SecurityFiles) -> grpc.Channel:
+def _open_channel(endpoint: str, files: SecurityFiles) -> grpc.Channel:
     try:
         return open_sync_channel(endpoint, files, CHANNEL_OPTIONS)
     except SecurityFileError as error:
@@ -110,28 +106,28 @@ def _failure(error: Any, endpoint: str, security: Security) -> TandemlogError:
 
 
 def _describe(endpoint: str, timeout_ms: int, security: Security) -> common_pb2.NodeStatus:
-    """The node's word about itself."""
+    """What the node says about itself."""
     files = SecurityFiles(security)
-    with _opened(endpoint, files) as channel:
+    with _open_channel(endpoint, files) as channel:
         stub = admin_pb2_grpc.AdminStub(channel)
         try:
-            answer = stub.DescribeCluster(
+            reply = stub.DescribeCluster(
                 admin_pb2.DescribeClusterRequest(),
                 timeout=timeout_ms / 1000,
                 metadata=files.current().metadata,
             )
         except grpc.RpcError as error:
             raise _failure(error, endpoint, security) from None
-    if answer.error.code:
-        raise error_from(answer.error, endpoint)
-    for node in answer.nodes:
-        if node.node_id == answer.answered_by:
+    if reply.error.code:
+        raise error_from(reply.error, endpoint)
+    for node in reply.nodes:
+        if node.node_id == reply.answered_by:
             return node
     raise NodeUnavailableError(f"{endpoint}: it does not say which of the nodes it is")
 
 
 class FetchedLog:
-    """One task's way to the bytes. Not for several threads."""
+    """The bytes for one task. Not for several threads."""
 
     def __init__(
         self,
@@ -139,10 +135,10 @@ class FetchedLog:
         files: LogFiles,
         end: int,
         timeout_ms: int,
-        security: Security | None = None,
+        security: Security,
     ) -> None:
         self._endpoint = endpoint
-        self._security = SecurityFiles(security or Security())
+        self._security = SecurityFiles(security)
         self._files = files
         self._end = end
         self._timeout_ms = timeout_ms
@@ -221,7 +217,7 @@ class FetchedLog:
 
     def _open(self) -> Iterator[broker_pb2.SegmentChunk]:
         if self._channel is None:
-            self._channel = _opened(self._endpoint, self._security)
+            self._channel = _open_channel(self._endpoint, self._security)
         request = broker_pb2.FetchSegmentRangeRequest(
             physical_offset=self._next, length=self._end - self._next, chunk_bytes=CHUNK_BYTES
         )

@@ -1,12 +1,11 @@
-"""Bytes of a log by their offset, from files here or from a node: the seam of every scan.
+"""Bytes of a log by their offset, from files here or from a node: what every scan reads from.
 
 A window of the log is read into a buffer of the reader's own. Files are not mapped: a mapped file
 that is cut short would kill the process, and executors may have a limit on address space.
 """
 
 import os
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from .log_files import LogFiles
 
@@ -15,7 +14,7 @@ class LogBytes(Protocol):
     """Reads of one log; each stays inside one log file."""
 
     def read_into(self, offset: int, target: memoryview) -> int:
-        """Fill `target` with the bytes at the log offset; returns how many there were, fewer only
+        """Fill `target` with the bytes at the log offset; returns how many there were: fewer only
         if the file ends."""
 
     def next_data(self, offset: int) -> int:
@@ -33,19 +32,8 @@ class LocalLog:
         self._base = -1
         self._handle = -1
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def read_into(self, offset: int, target: memoryview) -> int:
-        """As LogBytes; no bytes where no file is. Raises OSError."""
+        """As LogBytes; no bytes where there is no file. Raises OSError."""
         file = self._files.find(offset)
         if file is None:
             return 0
@@ -84,6 +72,5 @@ class LocalLog:
 
 def read(log: LogBytes, offset: int, size: int) -> bytes:
     """Bytes at the log offset, fewer where the file ends."""
-    buffer = bytearray(size)
-    count = log.read_into(offset, memoryview(buffer))
-    return bytes(buffer[:count]) if count < size else bytes(buffer)
+    buffer = memoryview(bytearray(size))
+    return bytes(buffer[: log.read_into(offset, buffer)])

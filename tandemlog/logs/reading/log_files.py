@@ -38,8 +38,8 @@ class LogFiles:
     """The files of one log, ascending; `file_size` is the length that each should have.
 
     `store` is the folder around the log, None if the path was that of the log itself. `empty_last`
-    is the base of a last file without a byte, which is not among them: made ahead of need, or all
-    of it is lost, as the queues can tell.
+    is the base of a last file without a byte, which is not among them: it was created in advance,
+    or all of it is lost, as the queues can tell.
     """
 
     directory: str
@@ -70,25 +70,17 @@ class LogFiles:
         return str(Path(self.directory) / offset_file_name(base))
 
     def missing(self) -> list[tuple[int, int]]:
-        """Stretches (start, end) of the log between its files that no file covers."""
-        gaps = []
-        for before, after in pairwise(self.files):
-            if after.base > before.base + self.file_size:
-                gaps.append((before.base + self.file_size, after.base))
-        return gaps
+        """Ranges (start, end) of the log between its files that no file covers."""
+        size = self.file_size
+        return [
+            (before.base + size, after.base)
+            for before, after in pairwise(self.files)
+            if after.base > before.base + size
+        ]
 
     def short(self) -> list[LogFile]:
         """Files that are not as long as they should be."""
         return [file for file in self.files if file.length < self.file_size]
-
-
-def local_path(text: str) -> Path:
-    """`text` as a path; a file: URL is understood."""
-    for prefix in ("file://", "file:"):
-        if text.startswith(prefix):
-            text = text.removeprefix(prefix)
-            break
-    return Path(text)
 
 
 def log_directory(path: Path) -> tuple[Path, Path | None]:
@@ -110,13 +102,13 @@ def log_directory(path: Path) -> tuple[Path, Path | None]:
 
 def store_of(path: str | Path) -> Path | None:
     """The store around the log at `path`, None if there is none. Raises StoreMissingError."""
-    return log_directory(local_path(str(path)))[1]
+    return log_directory(Path(path))[1]
 
 
 def find_log(path: str | Path) -> LogFiles:
     """The log files below `path`. Raises StoreMissingError, and StoreLayoutError if files
     overlap. A log folder without files is a log without records."""
-    directory, store = log_directory(local_path(str(path)))
+    directory, store = log_directory(Path(path))
     files = []
     for name in sorted(os.listdir(directory)):
         base = parse_offset_file_name(name)
@@ -125,7 +117,7 @@ def find_log(path: str | Path) -> LogFiles:
             files.append(LogFile(str(full), base, full.stat().st_size))
     empty_last = None
     if files and files[-1].length == 0:
-        # made ahead of need, and a crash came between its creation and its length; or it is lost
+        # created in advance, and a crash came before it got its length; or its bytes are lost
         empty_last = files.pop().base
     size = _file_size(files)
     for before, after in pairwise(files):
@@ -143,25 +135,19 @@ def find_log(path: str | Path) -> LogFiles:
 
 def remote_files(start: int, end: int, file_size: int, name: str) -> LogFiles:
     """The files that a log start .. end of a node must have; paths are only names."""
-    files = []
-    base = start - start % file_size
-    while base < end:
-        files.append(LogFile(f"{name}/{base:020d}", base, file_size))
-        base += file_size
+    bases = range(start - start % file_size, end, file_size)
+    files = (LogFile(f"{name}/{base:020d}", base, file_size) for base in bases)
     return LogFiles(name, None, file_size, tuple(files))
 
 
 def _file_size(files: list[LogFile]) -> int:
-    """What every file's length should be: all agree in a whole log; else what most say, and
-    never more than the smallest step between two."""
+    """What every file's length should be: in a whole log all have it; else the most frequent one,
+    and never more than the smallest step between two files."""
     if not files:
         return 0
     steps = [after.base - before.base for before, after in pairwise(files)]
     lengths = Counter(file.length for file in files)
     usual = max(lengths, key=lambda length: (lengths[length], length))
-    if not steps:
+    if not steps or (usual and min(steps) % usual == 0):
         return usual
-    step = min(steps)
-    if step % max(usual, 1) == 0 and usual:
-        return usual
-    return step
+    return min(steps)

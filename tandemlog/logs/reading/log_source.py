@@ -10,6 +10,7 @@ value is pickled with the reader.
 import importlib
 import re
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
@@ -36,6 +37,10 @@ class LogSource(Protocol):
     def start(self) -> int: ...
     def end(self) -> LogEnd: ...
 
+    def check_complete(self) -> None:
+        """Raises CorruptLogError if a file of the log is missing or cut off, or the log ends before
+        what its queues point to."""
+
 
 @dataclass(frozen=True)
 class LocalLogSource:
@@ -52,7 +57,7 @@ class LocalLogSource:
         if not self.files.files:
             return 0
         file = self.files.files[0]
-        with LocalLog(self.files) as log:
+        with closing(LocalLog(self.files)) as log:
             if any(read(log, file.base, BLANK_SIZE)):
                 return file.base
             record = next_record(log, file.base, file.end, file.end)
@@ -63,21 +68,20 @@ class LocalLogSource:
         return find_log_end(self.files, self.queues.log_end, self.queues.last_record)
 
     def lost_end(self, end: LogEnd) -> tuple[int, int, str] | None:
-        """Where the log continued behind `end`, by its queues: start and end of what is lost, and
-        that in words. None if it did not, or no queue tells."""
+        """Start and end of what is lost if the queues say that the log continued behind `end`, and
+        a sentence about it; None if they do not."""
         queues, files = self.queues, self.files
         if queues.log_end <= end.offset:
             return None
-        gone = ""
+        why = ""
         if files.find(end.offset) is None:
             what = "has no bytes" if files.empty_last == end.offset else "is missing"
-            gone = f", where a file {what}"
-        detail = f"the log ends at {end.offset}{gone}, but in the queues {queues}"
+            why = f", where a file {what}"
+        detail = f"the log ends at {end.offset}{why}, but in the queues {queues}"
         return end.offset, queues.log_end, detail
 
     def check_complete(self) -> None:
-        """Raises CorruptLogError if a file of the log is missing or cut off, or the log ends before
-        what its queues point to."""
+        """As LogSource."""
         for start, end in self.files.missing():
             raise CorruptLogError(
                 self.files.path_of(start), start, f"the file is missing, up to offset {end}"
@@ -117,15 +121,16 @@ def open_log(
 
 def _mounted(path: str) -> str:
     """The path, also of a `file:` URL."""
-    url = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", path)
-    if url is None:
-        return path
-    if url[1].lower() == "file":
+    if path.lower().startswith("file:"):
         return unquote(urlsplit(path).path)
-    raise OptionError(
-        f"{path}: a log is read from files that are mounted under the same path on the driver and "
-        f"all executors, not from {url[1]}: mount or copy the store, or read that of a running node"
-    )
+    url = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", path)
+    if url is not None:
+        raise OptionError(
+            f"{path}: a log is read from files that are mounted under the same path on the driver "
+            f"and all executors, not from {url[1]}: mount or copy the store, or read that of a "
+            "running node"
+        )
+    return path
 
 
 def open_store(store: str | Path) -> LogSource:

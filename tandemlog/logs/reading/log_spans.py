@@ -3,10 +3,9 @@
     file   |r r r r r r r r r r r r r r B....|
     spans  |-------|-------|-----------------|      a record belongs to the span it begins in
 
-A span may begin anywhere. Its reader looks for the first record in it: the magic, and the record's
-physical offset, which must be this place. The last span of a file always reaches its end, since
-bytes after a BLANK may look like records without being any: only a reader that comes from the front
-can tell.
+A span may begin anywhere. Its reader searches for the first record in it: the magic, and a physical
+offset that is this place. The last span of a file always reaches its end, since bytes after a BLANK
+may look like records: only a reader that comes from the front can tell.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,17 +18,16 @@ LEAST_BYTES = 16 << 20
 LAST_SPAN_BYTES = 16 << 20
 """No file is split closer to its end; records are smaller than that."""
 MOST_PIECES = 20_000
-"""Of millions, as `targetBytes=128` for 128m makes, Spark's scheduler runs out of memory, and the
-query never ends. A log that large has larger pieces instead."""
+"""With millions of them, as `targetBytes=128` in place of 128m makes, Spark's scheduler runs out of
+memory, and the query never ends. A log that large has larger pieces instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Log offsets start .. end of the file that begins at `base`, `file_end` long at most.
+    """Log offsets start .. end of the file base .. file_end.
 
-    `at_record` says that a record, or the file's BLANK, must stand at `start`; `continued` that
-    the log continues behind `end`, in a span that looks for its first record: so this one has to
-    see whether there is one.
+    `at_record`: a record, or the file's BLANK, must begin at `start`. `continued`: another span
+    begins at `end`, and searches for its first record, so this one has to check that there is one.
     """
 
     base: int
@@ -45,9 +43,9 @@ class Span:
 
 
 def pieces_wanted(total: int, target_bytes: int, cores: int) -> int:
-    """How many spans of equal length: near the target, a multiple of the cores so that none
-    waits for another, and not so small that starting them costs more than reading, or that there
-    are more than MOST_PIECES."""
+    """How many spans of equal length: near the target, a multiple of the cores so that no core is
+    idle at the end, not so many that starting them costs more than reading, and MOST_PIECES at
+    most."""
     wanted = min(max(-(-total // max(target_bytes, 1)), 1), MOST_PIECES)
     if wanted < cores:
         wanted = max(min(cores, total // LEAST_BYTES), wanted, 1)
@@ -56,14 +54,21 @@ def pieces_wanted(total: int, target_bytes: int, cores: int) -> int:
     return wanted
 
 
+def spans_for_tasks(
+    files: LogFiles, start: int, end: int, target_bytes: int, cores: int
+) -> list[list[Span]]:
+    """The spans of each task over the log offsets start .. end."""
+    count = pieces_wanted(end - start, target_bytes, cores)
+    return grouped(split(files, start, end, -(-(end - start) // count)), count)
+
+
 def split(files: LogFiles, start: int, end: int, piece_bytes: int) -> list[Span]:
     """Spans of about `piece_bytes` over the log offsets start .. end, in order."""
     spans: list[Span] = []
     for file in files.files:
-        file_end = file.base + file.length
-        first, last = max(start, file.base), min(end, file_end)
+        first, last = max(start, file.base), min(end, file.end)
         if first < last:
-            spans.extend(_split_file(file.base, file_end, first, last, piece_bytes))
+            spans.extend(_split_file(file.base, file.end, first, last, piece_bytes))
     return spans
 
 

@@ -1,10 +1,10 @@
-"""The records of a span by queue, gathered over its windows and put in order once.
+"""The records of a span by queue, collected window by window and sorted once.
 
     window 1   topic, queue id -> number of the queue in this span;  columns appended
     window 2   ...
     at the end one stable sort by queue: each queue's records stand together, in log order
 
-A span has at most a million records or so: a few dozen bytes each are kept, never the records.
+A span has a million records or so at most: some dozen bytes of each are kept, never the record.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class QueueCollector:
         queue_id: NDArray[np.int32],
         *columns: NDArray[Any],
     ) -> None:
-        """Records of a window: topics[topic_index], queue id, and what is kept of them."""
+        """Records of a window: topics[topic_index], queue id, and the columns to collect."""
         if not len(queue_id):
             return
         firsts, group = distinct_pairs(topic_index, queue_id.astype(np.int64))
@@ -59,8 +59,7 @@ class QueueCollector:
     def collected(self) -> CollectedQueues:
         """Everything, in order."""
         if not self._queue_of:
-            nothing = np.zeros(0, np.int64)
-            return CollectedQueues([], nothing, np.zeros(1, np.int64), [])
+            return CollectedQueues([], np.zeros(0, np.int64), np.zeros(1, np.int64), [])
         queue_of = np.concatenate(self._queue_of)
         columns = [joined(each) for each in zip(*self._columns, strict=True)]
         count = len(self._numbers)
@@ -70,7 +69,7 @@ class QueueCollector:
 
 
 def joined(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """The arrays end to end, with their own byte order: numpy would turn that of records."""
+    """The arrays end to end, in their own byte order: numpy would swap that of structured ones."""
     kind = arrays[0].dtype
     if kind.names is None:
         return np.concatenate(arrays)

@@ -1,15 +1,15 @@
-"""What a store's consume queues say about its log: how far it certainly was whole once.
+"""What a store's consume queues say about its log: up to where it certainly was whole once.
 
     queue file   | u u u u u u 0 0 0 0 |     u: log offset, size, tags code
                              '-- the newest unit: the log had all bytes up to its record's end
 
-A log that ends before that place has lost something; one that continues behind it was not
-dispatched to its end, and there the first bad record is the end, as recovery takes it.
+A log that ends before that place has lost something. One that continues behind it was not
+dispatched to its end: there the first bad record is the end, as for recovery.
 """
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -69,15 +69,7 @@ def queue_ends(store: str | Path | None) -> QueueEnds:
                     offset + size, topic, queue_id, base // UNIT_SIZE + number, size=size
                 )
             break
-    return QueueEnds(
-        best.log_end,
-        best.topic,
-        best.queue_id,
-        best.queue_offset,
-        file_size,
-        min(begins, default=-1),
-        best.size,
-    )
+    return replace(best, file_size=file_size, log_begin=min(begins, default=-1))
 
 
 def queue_files(
@@ -104,7 +96,7 @@ def queue_files(
 
 
 def _oldest_unit(path: Path) -> int | None:
-    """Where the record of the file's first unit begins, pre-blank ones left out."""
+    """Where the record of the file's first unit begins; pre-blank units do not count."""
     with path.open("rb") as file:
         while len(data := file.read(UNIT_SIZE * _READ_UNITS) or b"") >= UNIT_SIZE:
             units = np.frombuffer(data, UNIT_DTYPE, len(data) // UNIT_SIZE)
@@ -116,7 +108,7 @@ def _oldest_unit(path: Path) -> int | None:
 
 
 def units_of(path: Path) -> NDArray[np.void]:
-    """UNIT_DTYPE: what the file holds, a part of a unit at its end left out."""
+    """UNIT_DTYPE[n]: the whole units of the file."""
     count = path.stat().st_size // UNIT_SIZE
     if not count:
         return np.zeros(0, UNIT_DTYPE)  # an empty file cannot be mapped

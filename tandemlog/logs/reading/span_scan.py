@@ -1,4 +1,4 @@
-"""The records of one span, window by window, and what stands between them that is none.
+"""The records of one span, window by window, and the damage between them.
 
     window          | r r r r r r r |r r    the record that the window cuts off begins the next one
     Piece           '-------------'         positions, sizes and headers of whole records
@@ -55,8 +55,8 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class DamagedPiece:
-    """Log offsets start .. end that hold no record; `field` and `reason` say what is wrong with
-    the first of them, `stop` how the walk names it."""
+    """Log offsets start .. end that hold no record; `field` and `reason` say what is wrong at
+    `start`, `stop` why the walk stopped there."""
 
     start: int
     end: int
@@ -117,10 +117,10 @@ class SpanScan:
                     return
         self.ending = Ending.NEXT
         if span.continued:
-            yield from self._look_behind()
+            yield from self._check_seam()
 
-    def _look_behind(self) -> Iterator[DamagedPiece]:
-        """The next span skips what is no record at its begin, so it is named here."""
+    def _check_seam(self) -> Iterator[DamagedPiece]:
+        """The next span skips damage where it begins, so this one reports it."""
         span = self._span
         place = Span(span.base, span.file_end, self.end, self.end + 1)
         probe = SpanScan(self._log, place, check_crc=self._check_crc, window_bytes=_BEHIND)
@@ -150,7 +150,7 @@ class SpanScan:
         """Records from `end` on; a stop where no record follows them."""
         window, span = self._window, self._span
         at = window.load(self.end)
-        found, headers = walk_strict(
+        walked, headers = walk_strict(
             window.data,
             at,
             window.filled,
@@ -159,19 +159,19 @@ class SpanScan:
             max_records=self._window_records,
             check_crc=self._check_crc,
         )
-        piece = _cut(Piece(window.data, window.base, found, headers), span.end)
-        if piece.count < found.count or found.stop in (StopReason.LIMIT, StopReason.END):
-            if not found.count and window.filled == at:
+        piece = _cut(Piece(window.data, window.base, walked, headers), span.end)
+        if piece.count < walked.count or walked.stop in (StopReason.LIMIT, StopReason.END):
+            if not walked.count and window.filled == at:
                 return None, StopReason.ZEROS, CorruptRecordError(self.end, "size", "no bytes")
             return piece, None, None
-        if found.stop is StopReason.INCOMPLETE:
-            if found.count or window.grow(self.end):
+        if walked.stop is StopReason.INCOMPLETE:
+            if walked.count or window.grow(self.end):
                 return piece, None, None
-            return piece, StopReason.CORRUPT, found.error
-        return piece, found.stop, found.error
+            return piece, StopReason.CORRUPT, walked.error
+        return piece, walked.stop, walked.error
 
     def _damage(self, stop: StopReason, error: CorruptRecordError | None) -> DamagedPiece:
-        """From `end`, where no record stands, to the next one."""
+        """From `end`, where no record is, to the next one."""
         field = error.field if error is not None else "magic"
         reason = f"{error.field}: {error.reason}" if error is not None else stop.value
         span = self._span
@@ -179,7 +179,7 @@ class SpanScan:
         return DamagedPiece(self.end, self._next_start(until), stop, field, reason)
 
     def _next_start(self, until: int) -> int:
-        """Where the next record behind `end` begins; `until` where none does before."""
+        """Where the next record behind `end` begins, `until` at most."""
         record = next_record(
             self._log, self.end + 1, until, self._span.file_end, check_crc=self._check_crc
         )
@@ -203,8 +203,8 @@ class _Window:
         return self._buffer[: self.filled]
 
     def load(self, offset: int) -> int:
-        """Have the bytes at the log offset in the buffer, as many as it takes if they were asked
-        for before; returns their position."""
+        """Read the bytes at the log offset into the buffer, unless it has them and another offset
+        was asked for last; returns their position."""
         position = offset - self.base
         if self.base < 0 or not 0 <= position < self.filled or offset == self._asked:
             self._read(offset)
@@ -213,7 +213,8 @@ class _Window:
         return position
 
     def grow(self, offset: int) -> bool:
-        """Make room for the record at `offset`, which the buffer cuts off; False if it is none."""
+        """Make room for the record at `offset`, which the buffer cuts off; False if it is not
+        one."""
         if self.base != offset:
             return True  # it will be read again, from its start
         record = record_at(self._log, offset, self._span.file_end, check_crc=False)
@@ -235,14 +236,10 @@ class _Window:
 
 def _cut(piece: Piece, end: int) -> Piece:
     """The records of the piece that begin before the log offset `end`."""
-    found = piece.walk
-    count = int(np.searchsorted(found.positions, end - piece.base))
-    if count == found.count:
+    walked = piece.walk
+    count = int(np.searchsorted(walked.positions, end - piece.base))
+    if count == walked.count:
         return piece
-    cut = WalkResult(
-        found.positions[:count],
-        found.sizes[:count],
-        int(found.positions[count]),
-        StopReason.LIMIT,
-    )
+    next_at = int(walked.positions[count])
+    cut = WalkResult(walked.positions[:count], walked.sizes[:count], next_at, StopReason.LIMIT)
     return Piece(piece.data, piece.base, cut, piece.headers.head(count))

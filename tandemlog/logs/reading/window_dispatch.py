@@ -1,4 +1,4 @@
-"""A window's records as their queues and the index take them: units by queue, entries in order."""
+"""What a window's records dispatch to: units by queue, and index entries in order."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from tandemlog.format.files.queue_unit import DEFAULT_LEVELS, DelayLevels
 from .span_scan import Piece
 
 INDEX_ITEM = np.dtype([("key_hash", ">i4"), ("physical_offset", ">i8"), ("store_timestamp", ">i8")])
-"""An index entry before it has a place: what it needs to get one."""
+"""An index entry before it has a place in a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +51,13 @@ def dispatched(
 
 
 def queue_slices(columns: DispatchColumns) -> Iterator[QueueSlice]:
-    """The units by queue; a queue whose numbers do not run on gives more than one slice."""
-    found = unit_columns(columns)
-    groups = group_by_queue(found)
-    units, offsets = found.units[groups.order], found.queue_offset[groups.order]
+    """The units by queue; a queue whose queue offsets have a gap gives several slices."""
+    by_record = unit_columns(columns)
+    groups = group_by_queue(by_record)
+    units, offsets = by_record.units[groups.order], by_record.queue_offset[groups.order]
     for number in range(groups.count):
         begin, end = int(groups.bounds[number]), int(groups.bounds[number + 1])
-        topic = found.topics[int(groups.topic_index[number])]
+        topic = by_record.topics[int(groups.topic_index[number])]
         mine = offsets[begin:end]
         cuts = np.flatnonzero(np.diff(mine) != 1) + 1
         for first, last in zip([0, *cuts.tolist()], [*cuts.tolist(), end - begin], strict=True):
@@ -69,10 +69,10 @@ def queue_slices(columns: DispatchColumns) -> Iterator[QueueSlice]:
             )
 
 
-def index_items(found: DispatchColumns) -> NDArray[np.void]:
+def index_items(columns: DispatchColumns) -> NDArray[np.void]:
     """INDEX_ITEM[m] in the order in which RocketMQ puts the entries."""
-    items = np.empty(len(found.key_hash), INDEX_ITEM)
-    items["key_hash"] = found.key_hash
-    items["physical_offset"] = found.physical_offset[found.entry_record]
-    items["store_timestamp"] = found.store_timestamp[found.entry_record]
+    items = np.empty(len(columns.key_hash), INDEX_ITEM)
+    items["key_hash"] = columns.key_hash
+    items["physical_offset"] = columns.physical_offset[columns.entry_record]
+    items["store_timestamp"] = columns.store_timestamp[columns.entry_record]
     return items

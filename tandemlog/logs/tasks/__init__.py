@@ -1,1 +1,1 @@
-"""What runs in executors: writing queues, index, archives."""
+"""What executors run: writing queues, index files and archives."""

@@ -2,13 +2,12 @@
 
     DIR/manifest.json                            what the log was, and which parts there are
     DIR/messages/topic=T/day=YYYY-MM-DD/*.parquet   a row a record, every field    (for queries),
-                                                 few files of about one size (parquet_merge.py)
+                                                 few files of similar size (parquet_merge.py)
     DIR/raw/part-<first offset>.parquet          a row a record, its bytes      (for restore)
     DIR/files/...                                the store's small files: config, checkpoint, epochs
 
-The raw form is byte-exact: beside the records it holds every other stretch of the log's files that
-is not zero (BLANK and what stands behind it, damage, a torn tail), so that the files come back as
-they were.
+The raw form is byte-exact: beside the records it holds all other bytes of the log's files that are
+not zero (BLANK and what is behind it, damage, a torn tail), so that a restore gives the same files.
 """
 
 import json
@@ -29,7 +28,7 @@ VERSION = 1
 
 RECORD = "record"
 OTHER = "other"
-"""Kinds of raw rows: a whole record, or bytes that are none."""
+"""Kinds of raw rows: a whole record, or other bytes."""
 
 RAW_SCHEMA = pa.schema(
     [
@@ -41,9 +40,9 @@ RAW_SCHEMA = pa.schema(
 )
 
 NO_DAY = "__HIVE_DEFAULT_PARTITION__"
-"""The day of records whose store time is no date; Spark and Arrow read it as null."""
+"""The day of records whose store time is not a date; Spark and Arrow read it as null."""
 
-# Those that Spark and Hive escape in the name of a partition's folder.
+# The characters that Spark and Hive escape in the name of a partition's folder.
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(1, 32)}
 
 
@@ -59,7 +58,7 @@ class RawPart:
 @dataclass(slots=True)
 class Manifest:
     """Offsets in the log; `files` are (base, length), `small_files` paths below the store;
-    `delay_levels` what its schedule queues say that they are, None if that was not looked at."""
+    `delay_levels` come from its schedule queues, None if an older version wrote the manifest."""
 
     file_size: int
     start: int
@@ -81,7 +80,7 @@ class Manifest:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """Raises StoreMissingError if there is none, StoreLayoutError for one that is not ours."""
+    """Raises StoreMissingError without a manifest, StoreLayoutError for one of another program."""
     path = directory / MANIFEST
     if not path.is_file():
         raise StoreMissingError(f"{directory} is no export: it has no {MANIFEST}")
@@ -97,15 +96,14 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def partition_folder(topic: str, day: str) -> str:
-    """`topic=T/day=D`, with what cannot stand in a folder's name escaped as Spark does."""
+    """`topic=T/day=D`, with what a folder's name cannot have escaped as Spark does."""
     escaped = "".join(f"%{ord(each):02X}" if each in _ESCAPED else each for each in topic)
     return f"topic={escaped}/day={day}"
 
 
 def parquet_writer(path: Path, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
-    # A dictionary pays for few different values; bodies, ids and offsets are all different.
-    repeated = ["tags", "born_host", "store_host", "kind", "properties"]
-    names = [name for name in repeated if name in schema.names and name != "properties"]
+    # A dictionary pays off for few different values; bodies, ids and offsets are all different.
+    names = [each for each in ("tags", "born_host", "store_host", "kind") if each in schema.names]
     return pq.ParquetWriter(
         path, schema, compression=compression, use_dictionary=names, write_statistics=True
     )

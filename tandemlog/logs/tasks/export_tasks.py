@@ -1,13 +1,15 @@
 """The executors' part of an export: spans of the log become Parquet files, written by Arrow.
 
-    messages   batches ──collected to some 64 MiB──▶ rows by topic and day ──▶ a row group each
+    messages   batches ──collected to some 48 MiB──▶ rows by topic and day ──▶ a row group each
     raw        batches ──────────────────────────▶ rows in log order, and the bytes between them
 
-Arrow's writer in the worker costs half of Spark's own, since no row crosses to the JVM.
+Arrow's writer in the worker costs half as much as Spark's own, since no row goes to the JVM.
 """
 
 import uuid
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -42,7 +44,7 @@ from .archive import (
     parquet_writer,
     partition_folder,
 )
-from .parquet_merge import Part
+from .parquet_merge import ParquetPart
 
 _WINDOW_BYTES = 4 << 20
 _HELD_BYTES = 48 << 20
@@ -51,7 +53,7 @@ _OTHER_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ExportTask:
-    """`spans` hold records; `rest` are stretches of the files outside the log's records."""
+    """`spans` hold records; `rest` are parts of the files outside the log's records."""
 
     source: LogSource
     spans: tuple[Span, ...]
@@ -67,11 +69,11 @@ class ExportOutcome:
     """What a task wrote."""
 
     records: int = 0
-    topics: dict[str, int] = field(default_factory=dict)
+    topics: Counter[str] = field(default_factory=Counter)
     raw: RawPart | None = None
     files: int = 0
     findings: list[Finding] = field(default_factory=list)
-    parts: list[Part] = field(default_factory=list)
+    parts: list[ParquetPart] = field(default_factory=list)
 
 
 def export_part(task: ExportTask) -> ExportOutcome:
@@ -82,13 +84,13 @@ def export_part(task: ExportTask) -> ExportOutcome:
     directory = Path(task.out) / MESSAGES
     messages = _Messages(directory, name, task.compression) if task.messages else None
     raw = _Raw(Path(task.out) / RAW / name, task.compression) if task.raw else None
-    log = task.source.connect()
     try:
-        for span in task.spans:
-            _export_span(log, task, span, outcome, messages, raw)
-        if raw is not None:
-            for span in task.rest:
-                raw.others(log, span.start, span.end)
+        with closing(task.source.connect()) as log:
+            for span in task.spans:
+                _export_span(log, task, span, outcome, messages, raw)
+            if raw is not None:
+                for span in task.rest:
+                    raw.others(log, span.start, span.end)
         if messages is not None:
             outcome.parts = messages.close()
             outcome.files += len(outcome.parts)
@@ -96,7 +98,6 @@ def export_part(task: ExportTask) -> ExportOutcome:
             outcome.raw = raw.close(name)
             outcome.files += 1
     finally:
-        log.close()
         for form in (messages, raw):
             if form is not None:
                 form.drop()
@@ -122,7 +123,7 @@ def _export_span(
         outcome.records += part.count
         topics, number = topics_of(part.data, part.headers)
         for topic, count in zip(topics, np.bincount(number).tolist(), strict=True):
-            outcome.topics[topic] = outcome.topics.get(topic, 0) + count
+            outcome.topics[topic] += count
         if messages is not None:
             messages.add(part, topics, number)
         if raw is not None:
@@ -149,30 +150,30 @@ class _Messages:
         self._writers: dict[str, pq.ParquetWriter] = {}
 
     def add(self, piece: Piece, topics: list[str], number: NDArray[np.int64]) -> None:
-        """The piece's records, of topics[number], partitioned when enough are held."""
+        """Add the piece's records, of topics[number]; writes once there are _HELD_BYTES."""
         batch = view_batch(piece.data, piece.headers, self._columns)
-        mine = np.array([self._names.setdefault(text, len(self._names)) for text in topics])
+        own = np.array([self._names.setdefault(text, len(self._names)) for text in topics])
         self._batches.append(batch)
-        self._numbers.append(mine[number])
+        self._numbers.append(own[number])
         self._days.append(counted_in(DAY_MS, piece.headers.store_timestamp))
         self._held += batch.nbytes
         if self._held >= _HELD_BYTES:
             self._write()
 
-    def close(self) -> list[Part]:
-        """Write what is left and give the files their names; returns them."""
+    def close(self) -> list[ParquetPart]:
+        """Write the last batches and give the files their names; returns the files."""
         self._write()
         parts = []
         for folder, writer in self._writers.items():
             writer.close()
             path = self._directory / folder / self._name
             self._aside(folder).replace(path)
-            parts.append(Part(folder, self._name, path.stat().st_size))
+            parts.append(ParquetPart(folder, self._name, path.stat().st_size))
         self._writers = {}
         return parts
 
     def drop(self) -> None:
-        """After a failure: nothing stays behind."""
+        """After a failure: remove the files."""
         for folder, writer in self._writers.items():
             writer.close()
             self._aside(folder).unlink(missing_ok=True)
@@ -224,30 +225,23 @@ class _Raw:
 
     def records(self, piece: Piece) -> None:
         """The records of a piece, their bytes as they are."""
-        found = piece.walk
-        sizes = found.sizes.astype(np.int64)
-        self._rows(
-            found.positions + piece.base,
-            found.sizes,
-            RECORD,
-            sliced(piece.data, found.positions, sizes, pa.binary()),
-        )
-        self._records += found.count
+        positions, sizes = piece.walk.positions, piece.walk.sizes.astype(np.int64)
+        data = sliced(piece.data, positions, sizes, pa.binary())
+        self._rows(positions + piece.base, piece.walk.sizes, RECORD, data)
+        self._records += piece.count
         self._size += int(sizes.sum())
 
     def others(self, log: LogBytes, start: int, end: int) -> None:
-        """The bytes start .. end of the log; stretches of zeros are left out."""
+        """The bytes start .. end of the log, without long runs of zeros."""
         offset = start
         while (offset := log.next_data(offset)) < end:
             data = read(log, offset, min(_OTHER_BYTES, end - offset))
             if not data:
                 return
-            kept = data.rstrip(b"\0")
-            if kept:
-                self._rows(
-                    np.array([offset]), np.array([len(kept)], np.int32), OTHER,
-                    strings([kept], pa.binary()),
-                )  # fmt: skip
+            row = data.rstrip(b"\0")
+            if row:
+                size = np.array([len(row)], np.int32)
+                self._rows(np.array([offset]), size, OTHER, strings([row], pa.binary()))
             offset += len(data)
 
     def close(self, name: str) -> RawPart:
@@ -280,12 +274,12 @@ def _day_text(day: int) -> str:
     return NO_DAY if day == NO_DATE else (EPOCH + timedelta(days=day)).date().isoformat()
 
 
-def rest_of(log_start: int, log_end: int, spans: Iterator[Span]) -> list[Span]:
+def rest_of(log_start: int, log_end: int, spans: Iterable[Span]) -> list[Span]:
     """The parts of the files' spans that lie before the log's first record or behind its end."""
-    found = []
+    rest = []
     for span in spans:
         if span.start < log_start:
-            found.append(Span(span.base, span.file_end, span.start, min(span.end, log_start)))
+            rest.append(Span(span.base, span.file_end, span.start, min(span.end, log_start)))
         if span.end > log_end:
-            found.append(Span(span.base, span.file_end, max(span.start, log_end), span.end))
-    return found
+            rest.append(Span(span.base, span.file_end, max(span.start, log_end), span.end))
+    return rest

@@ -2,9 +2,8 @@
 
     header | slots | entries 1 .. N-1         N-1 entries fill a file, the next one begins another
 
-A file depends on the one before: its header starts from the end of that file, and its first entry's
-seconds are counted from there. So any task that knows the file's entries and the one entry before
-them can write it.
+A file depends on the one before: its header starts with the end of that file, and the seconds of
+its first entry are counted from there. So a task needs the file's entries, and the one before them.
 """
 
 import os
@@ -36,7 +35,7 @@ class IndexPlan:
 
 
 def plan_index(count: int, entries: int) -> list[IndexPlan]:
-    """The files that `count` entries fill, `entries` being N of the layout. Nothing for none."""
+    """The files that `count` entries fill; `entries` is N of the layout."""
     room = entries - 1
     return [
         IndexPlan(number, first, min(first + room, count))

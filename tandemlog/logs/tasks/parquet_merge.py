@@ -1,12 +1,12 @@
-"""The last step of an export: many small files of a topic's day become few of about one size.
+"""The last step of an export: merges the many small files of a topic's day into few larger ones.
 
-    topic=T/day=D   part-00   part-01   part-02      one of each task that met the topic that day
+    topic=T/day=D   part-00   part-01   part-02      one of each task with rows of topic and day
                     └────────────┬────────────┘
                             part-00-02               up to the target's size
 
 A task reads a stretch of the log, in which a topic may have a row or two: a log of 50 GB with some
-hundred topics would leave a hundred thousand files. Rows keep the order of the log. An attempt that
-runs again, also beside another one, finds the whole file under its name, or makes the same one.
+hundred topics would leave a hundred thousand files. Rows keep the order of the log. If a task runs
+again, also beside its first attempt, it finds the whole file under its name, or writes the same.
 """
 
 import uuid
@@ -21,11 +21,11 @@ import pyarrow.parquet as pq
 from .archive import parquet_writer
 
 _GROUP_BYTES: Final = 64 << 20
-"""Of rows, in memory: a row group."""
+"""Of rows in memory, for one row group."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ParquetPart:
     """A file of `folder` below the messages' folder; names have the order of the log."""
 
     folder: str
@@ -38,26 +38,17 @@ class MergeTask:
     """`groups`: the parts that become one file each."""
 
     directory: str
-    groups: tuple[tuple[Part, ...], ...]
+    groups: tuple[tuple[ParquetPart, ...], ...]
     compression: str
 
 
-def groups_of(parts: Iterable[Part], target_bytes: int) -> list[tuple[Part, ...]]:
+def groups_of(parts: Iterable[ParquetPart], target_bytes: int) -> Iterator[tuple[ParquetPart, ...]]:
     """The parts that become one file, neighbours in one folder of about `target_bytes` together; a
     part that is large enough stays as it is."""
-    found: list[tuple[Part, ...]] = []
-    by_folder: dict[str, list[Part]] = {}
-    for part in parts:
-        by_folder.setdefault(part.folder, []).append(part)
-    for _, of_folder in sorted(by_folder.items()):
-        found += _neighbours(sorted(of_folder, key=lambda each: each.name), target_bytes)
-    return found
-
-
-def _neighbours(parts: Sequence[Part], target_bytes: int) -> Iterator[tuple[Part, ...]]:
-    group: list[Part] = []
-    for part in parts:
-        if group and sum(each.size for each in group) + part.size > target_bytes:
+    group: list[ParquetPart] = []
+    for part in sorted(parts, key=lambda each: (each.folder, each.name)):
+        full = sum(each.size for each in group) + part.size > target_bytes
+        if group and (full or group[0].folder != part.folder):
             if len(group) > 1:
                 yield tuple(group)
             group = []
@@ -67,11 +58,11 @@ def _neighbours(parts: Sequence[Part], target_bytes: int) -> Iterator[tuple[Part
 
 
 def merge_tasks(
-    directory: Path, groups: Sequence[tuple[Part, ...]], count: int, compression: str
+    directory: Path, groups: Sequence[tuple[ParquetPart, ...]], count: int, compression: str
 ) -> list[MergeTask]:
-    """At most `count` tasks of about one size."""
-    tasks: list[list[tuple[Part, ...]]] = [[] for _ in range(max(min(count, len(groups)), 1))]
-    filled = [0] * len(tasks)
+    """At most `count` tasks of similar size."""
+    filled = [0] * max(min(count, len(groups)), 1)
+    tasks: list[list[tuple[ParquetPart, ...]]] = [[] for _ in filled]
     for group in sorted(groups, key=lambda each: -sum(part.size for part in each)):
         least = filled.index(min(filled))
         tasks[least].append(group)
@@ -90,7 +81,7 @@ def merge_parts(task: MergeTask) -> int:
 
 
 def merge(folder: Path, names: Sequence[str], compression: str) -> None:
-    """Make one file of these, and remove them."""
+    """Merge these files into one, and remove them."""
     last = names[-1].removeprefix("part-")
     target = folder / f"{names[0].removesuffix('.parquet')}-{last}"
     if not target.exists():
@@ -99,7 +90,7 @@ def merge(folder: Path, names: Sequence[str], compression: str) -> None:
             _write(aside, [folder / name for name in names], compression)
             aside.replace(target)
         except FileNotFoundError:
-            if not target.exists():  # else another attempt was faster
+            if not target.exists():  # else another attempt has merged them
                 raise
         finally:
             aside.unlink(missing_ok=True)
@@ -109,19 +100,19 @@ def merge(folder: Path, names: Sequence[str], compression: str) -> None:
 
 def _write(path: Path, sources: Sequence[Path], compression: str) -> None:
     writer: pq.ParquetWriter | None = None
-    held: list[pa.Table] = []
+    tables: list[pa.Table] = []
     try:
         for source in sources:
             with pq.ParquetFile(source) as file:
                 table = file.read()
             if writer is None:
                 writer = parquet_writer(path, table.schema, compression)
-            held.append(table)
-            if sum(each.nbytes for each in held) >= _GROUP_BYTES:
-                writer.write_table(pa.concat_tables(held))
-                held = []
-        if writer is not None and held:
-            writer.write_table(pa.concat_tables(held))
+            tables.append(table)
+            if sum(each.nbytes for each in tables) >= _GROUP_BYTES:
+                writer.write_table(pa.concat_tables(tables))
+                tables = []
+        if writer is not None and tables:
+            writer.write_table(pa.concat_tables(tables))
     finally:
         if writer is not None:
             writer.close()

@@ -3,10 +3,10 @@
     first file                     next file
     | B B B u3 u4 u5 u6 |          | u7 u8 0 0 0 0 0 |     B: pre-blank, up to the first number
 
-The rules are those of the store's own reput when it rebuilds a queue: where a broker began the
-queue again, the later record of a number counts (queue_numbers.py); if the log has one number twice
-for another reason, the first does; missing numbers become pre-blank units, so that every unit is at
-its number.
+The rules are those of the store's own reput when it rebuilds a queue: if a broker began the queue
+again, the later record of a number counts (queue_numbers.py); if the log has a number twice for
+another reason, the first one counts; missing numbers become pre-blank units, so that every unit is
+at its number.
 """
 
 import os
@@ -25,15 +25,15 @@ from ..job_errors import PipelineError
 from ..reading.queue_collector import joined
 
 MOST_LACKING = 1 << 22
-"""A log that lacks more numbers than this in one place does not lack them: one is wrong."""
+"""If more numbers than this seem to be missing in one place, a number is wrong instead."""
 MAX_OFFSET = (1 << 63) - 1
 _NO_FILE = -1
 
 
 @dataclass(slots=True)
 class WrittenQueue:
-    """`units` taken, numbers first .. end-1; `repeated` records skipped, `lacking` numbers
-    filled up, `deleted` units taken back since the queue began again behind them."""
+    """`units` written, numbers first .. end-1; `repeated` records skipped, `lacking` numbers filled
+    in, `deleted` units removed since the queue began again after them."""
 
     topic: str
     queue_id: int
@@ -46,8 +46,8 @@ class WrittenQueue:
 
 
 class QueueWriter:
-    """One queue; `directory` is its own. From the log offset `own_from` on the log is of our
-    masters, where one record with a lower number is damaged. Raises OSError if the disk does."""
+    """One queue; `directory` is its own. From the log offset `own_from` on, masters of tandemlog
+    wrote the log, so that a single record with a lower number is damaged. Raises OSError."""
 
     def __init__(
         self, directory: Path, topic: str, queue_id: int, file_size: int, own_from: int = MAX_OFFSET
@@ -66,16 +66,20 @@ class QueueWriter:
         if self._waiting is not None:
             numbers = np.concatenate((self._waiting[0], numbers))
             units = joined((self._waiting[1], units))
-        self._take(numbers, units, more=True)
+        self._write_runs(numbers, units, more=True)
 
     def close(self) -> WrittenQueue:
         """What was written."""
         if self._waiting is not None:
-            self._take(*self._waiting, more=False)
+            self._write_runs(*self._waiting, more=False)
         self._close()
         return self.written
 
-    def _take(self, numbers: NDArray[np.int64], units: NDArray[np.void], *, more: bool) -> None:
+    def _write_runs(
+        self, numbers: NDArray[np.int64], units: NDArray[np.void], *, more: bool
+    ) -> None:
+        """Write them up to a number that is not above the one before, decide what that means, and
+        so on. `more`: others may follow, without which it may not be known."""
         self._waiting = None
         while len(numbers):
             if self._base == _NO_FILE:
@@ -110,11 +114,11 @@ class QueueWriter:
         written.end += len(units)
 
     def _begin_again(self, number: int) -> None:
-        """What is there from that number on is gone."""
+        """Remove the units from that number on."""
         written = self.written
-        gone = self._units_from(number)
-        written.deleted += gone
-        written.units -= gone
+        deleted = self._units_from(number)
+        written.deleted += deleted
+        written.units -= deleted
         self._close()
         if number < written.first:
             shutil.rmtree(self._directory)
@@ -131,7 +135,7 @@ class QueueWriter:
         written.end = number
 
     def _units_from(self, number: int) -> int:
-        """How many units that are not pre-blank there are from that number on."""
+        """How many units there are from that number on; pre-blank ones do not count."""
         count = 0
         for path in self._directory.iterdir():
             base = int(path.name) // UNIT_SIZE
@@ -146,7 +150,7 @@ class QueueWriter:
             self._handle = _NO_FILE
 
     def _begin(self, number: int) -> None:
-        """The file that holds unit `number`, pre-blank up to it."""
+        """Start with the file of unit `number`, pre-blank up to it."""
         position = number * UNIT_SIZE
         base = position - position % self._file_size
         self._directory.mkdir(parents=True)
@@ -155,7 +159,7 @@ class QueueWriter:
         self.written.first = self.written.end = number
 
     def _filled(self, numbers: NDArray[np.int64], units: NDArray[np.void]) -> NDArray[np.void]:
-        """The same, whose numbers rise, with what lacks filled in."""
+        """The units, whose numbers rise, with pre-blank units for the missing numbers."""
         written = self.written
         if int(numbers[-1]) - written.end > MOST_LACKING + len(numbers):
             jump = int(np.argmax(np.diff(numbers, prepend=written.end - 1)))

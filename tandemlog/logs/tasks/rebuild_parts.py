@@ -1,4 +1,4 @@
-"""The intermediate form of a span's records between log, queues and index: one file for each task.
+"""What a rebuild needs of the records, between log and queues and index: one file for each task.
 
     units         20 bytes each, by bucket, by queue, in log order      UNIT_DTYPE[n]
     numbers       their numbers in their queues                         i8[n]
@@ -7,9 +7,9 @@
     directory     JSON: counts, and where each bucket's table is
     8 bytes       length of the directory
 
-This is the job's own shuffle. Spark's would carry every unit through the JVM twice, in batches
-without a bound in bytes; here a task reads just the slices it needs. The folder must be
-one that all executors see, as it must for the result.
+This is the job's own shuffle. Spark's would send every unit through the JVM twice, in batches
+without a bound in bytes; here a task reads just the slices it needs. All executors must see the
+folder, as they must for the result.
 """
 
 import json
@@ -33,13 +33,13 @@ _NUMBER = np.dtype("<i8")
 
 
 def bucket_of(queue: Queue, buckets: int) -> int:
-    """Which task makes the queue's files: the same in every process."""
+    """Which task writes the queue's files: the same in every process."""
     return crc32(f"{queue[0]}/{queue[1]}".encode()) % buckets
 
 
 def write_part(path: Path, queues: CollectedQueues, items: NDArray[np.void], buckets: int) -> None:
-    """`queues.columns` are numbers and units. Written aside and renamed: an attempt that dies
-    leaves nothing under the name."""
+    """`queues.columns` are numbers and units. Written aside and renamed, so that an attempt that
+    dies leaves no part under the name."""
     tables: list[list[list[Any]]] = [[] for _ in range(buckets)]
     order = sorted(
         range(len(queues.queues)), key=lambda number: bucket_of(queues.queues[number], buckets)
@@ -49,11 +49,10 @@ def write_part(path: Path, queues: CollectedQueues, items: NDArray[np.void], buc
         rows = [queues.order[queues.bounds[q] : queues.bounds[q + 1]] for q in order]
         sorted_rows = np.concatenate(rows) if rows else np.zeros(0, np.int64)
         first = 0
-        for number, mine in zip(order, rows, strict=True):
-            topic, queue_id = queues.queues[number]
-            table = tables[bucket_of((topic, queue_id), buckets)]
-            table.append([topic, queue_id, first, len(mine)])
-            first += len(mine)
+        for number, of_queue in zip(order, rows, strict=True):
+            queue = queues.queues[number]
+            tables[bucket_of(queue, buckets)].append([*queue, first, len(of_queue)])
+            first += len(of_queue)
         if queues.columns:
             numbers, units = queues.columns
             file.write(units[sorted_rows].view(np.uint8).data)
@@ -72,14 +71,14 @@ def write_part(path: Path, queues: CollectedQueues, items: NDArray[np.void], buc
 
 @dataclass(frozen=True, slots=True)
 class QueueRows:
-    """A queue's units in a part: `count` from number `first` on among all of it."""
+    """A queue's units in a part: `count` of the part's units from `first` on."""
 
     queue: Queue
     first: int
     count: int
 
 
-class Part:
+class PartFile:
     """A part file, open for reading until `close`."""
 
     def __init__(self, path: str) -> None:

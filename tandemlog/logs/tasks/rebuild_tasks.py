@@ -4,14 +4,16 @@
     step 2   a bucket of queues: slices of all parts ──▶ consume queue files
              an index file:      slices of some parts ──▶ the file
 
-Every file is written under a temporary name and renamed, and every attempt writes the same bytes,
-so a task may run twice.
+Every file is written under a temporary name and renamed, and every attempt writes the same bytes:
+a task may run twice.
 """
 
 import resource
 import shutil
 import uuid
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,7 +33,7 @@ from ..reading.span_scan import DamagedPiece, Ending, SpanScan
 from ..reading.window_dispatch import INDEX_ITEM, dispatched, index_items
 from .index_writer import write_index_file
 from .queue_writer import QueueWriter, WrittenQueue
-from .rebuild_parts import Part, QueueRows, write_part
+from .rebuild_parts import PartFile, QueueRows, write_part
 
 _WINDOW_RECORDS = 1 << 14
 _CHUNK_ITEMS = 1 << 18
@@ -67,7 +69,7 @@ class SpanOutcome:
 
 @dataclass(slots=True)
 class PartOutcome:
-    """A part, what its spans were like, and how many messages each topic has in it."""
+    """A part, the results of its spans, and how many messages each topic has in it."""
 
     path: str
     items: int
@@ -80,9 +82,8 @@ def make_part(task: PartTask) -> PartOutcome:
     collector = QueueCollector()
     items: list[NDArray[np.void]] = []
     outcomes = []
-    counts: dict[str, int] = {}
-    log = task.source.connect()
-    try:
+    counts: Counter[str] = Counter()
+    with closing(task.source.connect()) as log:
         for span in task.spans:
             outcome = SpanOutcome(span, -1, span.start, Ending.NOTHING)
             scan = SpanScan(log, span, check_crc=False, window_records=_WINDOW_RECORDS)
@@ -92,27 +93,24 @@ def make_part(task: PartTask) -> PartOutcome:
                     outcome.findings.append(finding)
                     continue
                 outcome.records += part.count
-                found = dispatched(
+                columns = dispatched(
                     part,
                     index=task.index,
                     index_tags=task.index_tags,
                     delay_levels=DelayLevels(task.delay_levels),
                 )
-                for topic, count in zip(
-                    found.topics, np.bincount(found.topic_index).tolist(), strict=True
-                ):
-                    counts[topic] = counts.get(topic, 0) + count
+                of_topics = np.bincount(columns.topic_index).tolist()
+                for topic, count in zip(columns.topics, of_topics, strict=True):
+                    counts[topic] += count
                 if task.queues:
-                    mine = unit_columns(without_units(found, task.without_queues))
+                    rows = unit_columns(without_units(columns, task.without_queues))
                     collector.add(
-                        mine.topics, mine.topic_index, mine.queue_id, mine.queue_offset, mine.units
+                        rows.topics, rows.topic_index, rows.queue_id, rows.queue_offset, rows.units
                     )
                 if task.index:
-                    items.append(index_items(found))
+                    items.append(index_items(columns))
             outcome.first, outcome.end, outcome.ending = scan.first, scan.end, scan.ending
             outcomes.append(outcome)
-    finally:
-        log.close()
     entries = joined(items) if items else np.zeros(0, INDEX_ITEM)
     write_part(Path(task.path), collector.collected(), entries, task.buckets)
     return PartOutcome(task.path, len(entries), outcomes, counts)
@@ -167,23 +165,20 @@ def make_derived(tasks: tuple[DerivedTask, ...]) -> tuple[list[WrittenQueue], li
 
 
 def _make_queues(task: QueueTask) -> list[WrittenQueue]:
-    # One handle a part: a log of a few hundred gigabytes has more than the usual limit of 1,024.
+    # One descriptor a part: a log of some hundred gigabytes has more than the usual limit of 1,024.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    parts = [Part(path) for path in task.parts]
-    try:
-        rows_of: dict[Queue, list[tuple[Part, QueueRows]]] = {}
-        for part in parts:
+    rows_of: dict[Queue, list[tuple[PartFile, QueueRows]]] = {}
+    with ExitStack() as stack:
+        for path in task.parts:
+            part = stack.enter_context(closing(PartFile(path)))
             for rows in part.queues(task.bucket):
                 rows_of.setdefault(rows.queue, []).append((part, rows))
         return [_make_queue(task, queue, pieces) for queue, pieces in rows_of.items()]
-    finally:
-        for part in parts:
-            part.close()
 
 
 def _make_queue(
-    task: QueueTask, queue: Queue, pieces: list[tuple[Part, QueueRows]]
+    task: QueueTask, queue: Queue, pieces: list[tuple[PartFile, QueueRows]]
 ) -> WrittenQueue:
     directory = Path(task.directory)
     topic, queue_id = queue
@@ -205,7 +200,7 @@ def _make_queue(
     except OSError:
         if not target.is_dir():
             raise
-        shutil.rmtree(aside)  # another attempt was first, with the same files
+        shutil.rmtree(aside)  # another attempt has written the same files
     return written
 
 
@@ -227,8 +222,5 @@ def _chunks(task: IndexTask) -> Iterator[NDArray[np.void]]:
 
 
 def _items(path: str, first: int, count: int) -> NDArray[np.void]:
-    part = Part(path)
-    try:
+    with closing(PartFile(path)) as part:
         return part.items(first, count)
-    finally:
-        part.close()

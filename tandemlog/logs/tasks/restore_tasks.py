@@ -1,10 +1,10 @@
 """The executors' part of a restore: raw rows go back to their places in the log files.
 
-    part   |4711 bytes|4990 bytes|...      rows that follow each other are one stretch of bytes:
-           '------- one pwrite ------'     their column's buffer is the log itself
+    part   |4711 bytes|4990 bytes|...      rows that follow each other are one run of bytes: their
+           '------- one pwrite ------'     column's buffer is that part of the log
 
-The files already exist with their full length; tasks write disjoint places, so that order does not
-matter and a task may run twice. Every record is checked before it is written.
+The files already exist with their full length. Tasks write different places, so their order does
+not matter, and a task may run twice. Every record is checked before it is written.
 """
 
 import os
@@ -28,7 +28,7 @@ _ROWS = 1 << 13
 
 @dataclass(frozen=True, slots=True)
 class RestoreTask:
-    """A raw part and what it must hold; `files` are (base, length) of all log files."""
+    """A raw part and its totals; `files` are (base, length) of all log files."""
 
     path: str
     directory: str
@@ -39,7 +39,7 @@ class RestoreTask:
 
 @dataclass(slots=True)
 class RestoreOutcome:
-    """Records and bytes written, and where records stood: (start, end) of the log, in order."""
+    """Records and bytes written, and the ranges (start, end) of the log they are in, in order."""
 
     records: int
     size: int
@@ -47,8 +47,8 @@ class RestoreOutcome:
 
 
 def restore_part(task: RestoreTask) -> RestoreOutcome:
-    """Write a part. Raises CorruptLogError for bytes that are not what they were, StoreLayoutError
-    for a part that lacks some, OSError."""
+    """Write a part. Raises CorruptLogError for bytes that have changed, StoreLayoutError for an
+    incomplete part, OSError."""
     outcome = RestoreOutcome(0, 0, [])
     writer = _LogWriter(Path(task.directory), task.files)
     try:
@@ -79,23 +79,24 @@ def _restore_batch(
     data, ends = _flat(column)
     sizes = np.diff(ends)
     kinds = batch.column("kind").to_numpy(zero_copy_only=False) == RECORD
-    # A stretch continues while rows are of one kind and file, each at the end of the one before.
+    # A run continues while rows are of one kind, each at the end of the one before.
     breaks = offsets[1:] != offsets[:-1] + sizes[:-1]
     breaks |= kinds[1:] != kinds[:-1]
     firsts = [0, *(breaks.nonzero()[0] + 1).tolist(), len(offsets)]
     for first, last in pairwise(firsts):
-        stretch = data[int(ends[first]) : int(ends[last])]
+        run = data[int(ends[first]) : int(ends[last])]
         start = int(offsets[first])
         if kinds[first]:
-            _check(task, stretch, start, last - first)
+            _check(task, run, start, last - first)
             outcome.records += last - first
-            outcome.size += len(stretch)
+            outcome.size += len(run)
             covered = outcome.covered
             if covered and covered[-1][1] == start:
-                covered[-1] = (covered[-1][0], start + len(stretch))
+                start_of_range, _ = covered.pop()
+                covered.append((start_of_range, start + len(run)))
             else:
-                covered.append((start, start + len(stretch)))
-        writer.write(start, stretch)
+                covered.append((start, start + len(run)))
+        writer.write(start, run)
 
 
 def _flat(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -106,12 +107,12 @@ def _flat(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     return flat, ends.astype(np.int64)
 
 
-def _check(task: RestoreTask, stretch: NDArray[np.uint8], start: int, count: int) -> None:
-    """Every record whole, with its CRC, and at the offset that it says."""
-    found, _ = walk_strict(stretch, base_offset=start)
-    if found.count != count or found.end != len(stretch):
-        reason = str(found.error) if found.error is not None else found.stop.value
-        raise CorruptLogError(task.path, start + found.end, reason)
+def _check(task: RestoreTask, run: NDArray[np.uint8], start: int, count: int) -> None:
+    """That every record is whole, has its CRC, and is at its own offset."""
+    walked, _ = walk_strict(run, base_offset=start)
+    if walked.count != count or walked.end != len(run):
+        reason = str(walked.error) if walked.error is not None else walked.stop.value
+        raise CorruptLogError(task.path, start + walked.end, reason)
 
 
 class _LogWriter:

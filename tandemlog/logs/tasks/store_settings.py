@@ -1,9 +1,8 @@
 """The settings of a store for a rebuild, taken from its files: the sizes of its index, whether tags
-are indexed, what its delay levels stand for, and from where on its log is of our masters.
+are indexed, the delays of its levels, and from where on masters of tandemlog wrote its log.
 
 RocketMQ puts each tag into the index since 5.4; a store of an older broker has no such entries, and
-its rebuilt index must have none either. The newest file with entries of tagged records shows which
-it is.
+neither must its rebuilt index. The newest file with entries of tagged records shows which it is.
 
 The list of delay levels is a setting of the broker that no file holds. The newest unit of each
 schedule queue and its record say what that queue's level was (`delays_of_queues`).
@@ -55,7 +54,7 @@ def index_paths(store: str | Path | None) -> list[Path]:
 
 
 def check_index_sizes(store: str | Path | None, slots: int, entries: int) -> None:
-    """Raises StoreLayoutError if an index file has not the length that these numbers make."""
+    """Raises StoreLayoutError if an index file does not have the length of these numbers."""
     wanted = index_file_size(slots, entries)
     for path in index_paths(store):
         length = path.stat().st_size
@@ -70,18 +69,16 @@ def indexes_tags(source: LogSource, slots: int, entries: int) -> bool | None:
     """Whether the store's index has entries of tags; None if no file can tell. The index files
     must have the right length. Raises OSError."""
     for path in reversed(index_paths(source.files.store)):
-        found = _read_entries(path, slots, entries)
-        if found is None:
-            continue
-        verdict = _has_tags(source, *found)
-        if verdict is not None:
-            return verdict
+        content = _read_entries(path, slots, entries)
+        tags = _has_tags(source, *content) if content is not None else None
+        if tags is not None:
+            return tags
     return None
 
 
 def stored_delay_levels(source: LogSource) -> str:
-    """The levels as a text: RocketMQ's, but for those of which the store's queues say something
-    else. Raises OSError."""
+    """The levels as a text: RocketMQ's, except where the store's queues show another delay. Raises
+    OSError."""
     levels = DelayLevels(DEFAULT_DELAY_LEVELS)
     if not isinstance(source, LocalLogSource) or source.files.store is None:
         return levels.text
@@ -100,7 +97,7 @@ def stored_delay_levels(source: LogSource) -> str:
 
 
 def batch_topics(store: str | Path | None) -> frozenset[str]:
-    """Topics of RocketMQ's batch queues, by config/topics.json; none if that cannot be read."""
+    """Topics of RocketMQ's batch queues, by config/topics.json, if that can be read."""
     if store is None:
         return frozenset()
     try:
@@ -108,17 +105,17 @@ def batch_topics(store: str | Path | None) -> frozenset[str]:
     except (OSError, FormatError):
         return frozenset()
     table = document.get("topicConfigTable") if isinstance(document, dict) else None
-    found = []
+    names = []
     for name, topic in table.items() if isinstance(table, dict) else ():
         attributes = topic.get("attributes") if isinstance(topic, dict) else None
         if isinstance(attributes, dict) and attributes.get("queue.type") == "BatchCQ":
-            found.append(str(name))
-    return frozenset(found)
+            names.append(str(name))
+    return frozenset(names)
 
 
 def own_log_begin(store: str | Path | None) -> int:
-    """From which log offset on masters of ours wrote the log, by its epochs; MAX_OFFSET if none
-    did, or no file tells."""
+    """From which log offset on masters of tandemlog wrote the log, by its epochs; MAX_OFFSET if
+    they never did, or no file says."""
     for name in EPOCH_FILES if store is not None else ():
         path = Path(store or "") / name
         try:
@@ -147,32 +144,31 @@ def _read_entries(path: Path, slots: int, entries: int) -> tuple[NDArray[np.void
 
 
 def _has_tags(source: LogSource, entries: NDArray[np.void], first: int, last: int) -> bool | None:
-    """Compare with what some of the file's records would have put into it."""
-    held = set(zip(entries["key_hash"].tolist(), entries["physical_offset"].tolist(), strict=True))
+    """Compare the file's entries with those that some of its records would have now."""
+    stored = _pairs(entries)
     there = missing = 0
     for piece in _records(source, first, min(last, first + _SAMPLE_BYTES)):
-        with_tags = _pairs(piece, True)
-        without = _pairs(piece, False)
+        with_tags, without = (
+            _pairs(index_items(dispatched(piece, index=True, index_tags=tags)))
+            for tags in (True, False)
+        )
         for pair in with_tags - without:
             if first < pair[1] < last:  # a record at the edge may be in two files
-                there, missing = there + (pair in held), missing + (pair not in held)
+                there, missing = there + (pair in stored), missing + (pair not in stored)
     return None if there == missing == 0 else there >= missing
 
 
-def _pairs(piece: Piece, tags: bool) -> set[tuple[int, int]]:
-    items = index_items(dispatched(piece, index=True, index_tags=tags))
-    return set(zip(items["key_hash"].tolist(), items["physical_offset"].tolist(), strict=True))
+def _pairs(entries: NDArray[np.void]) -> set[tuple[int, int]]:
+    """Key hash and record of each entry."""
+    return set(zip(entries["key_hash"].tolist(), entries["physical_offset"].tolist(), strict=True))
 
 
 def _records(source: LogSource, first: int, last: int) -> list[Piece]:
-    """Pieces of the log between two of its records; those that can be read."""
-    log = source.connect()
-    try:
+    """The readable pieces of the log between two of its records."""
+    with closing(source.connect()) as log:
         return [
             Piece(part.data.copy(), part.base, part.walk, part.headers)
             for span in split(source.files, first, last + 1, last + 1 - first)
             for part in SpanScan(log, span, check_crc=False)
             if isinstance(part, Piece)
         ]
-    finally:
-        log.close()

@@ -1,5 +1,6 @@
 """The columns of messages say what the plain decoder says, for records of every form."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ def rows(builder: LogBuilder, columns: dict[str, str] = MESSAGES) -> list[dict[s
     builder.write()
     files = find_log(builder.store)
     found: list[dict[str, Any]] = []
-    with LocalLog(files) as log:
+    with closing(LocalLog(files)) as log:
         for file in files.files:
             end = min(file.end, builder.end)
             for part in SpanScan(log, Span(file.base, file.end, file.base, end)):

@@ -7,6 +7,7 @@ import pytest
 from tandemlog.format.files.names import offset_file_name
 from tandemlog.logs.job_errors import StoreLayoutError, StoreMissingError
 from tandemlog.logs.reading.log_files import find_log
+from tandemlog.logs.reading.log_source import open_store
 
 
 def make(folder: Path, lengths: dict[int, int]) -> Path:
@@ -20,7 +21,7 @@ def make(folder: Path, lengths: dict[int, int]) -> Path:
 def test_a_store_and_its_log_folder_are_the_same_log(tmp_path: Path) -> None:
     store = make(tmp_path, {0: 100, 100: 100})
     (store / "commitlog" / "notes.txt").write_text("no log file")
-    by_store, by_log = find_log(store), find_log(f"file://{store / 'commitlog'}")
+    by_store, by_log = find_log(store), open_store(f"file://{store / 'commitlog'}").files
     assert by_store == by_log
     assert [file.base for file in by_store.files] == [0, 100]
     assert by_store.file_size == 100

@@ -1,5 +1,6 @@
 """Windows give whole records and name what is none; spans together give every record once."""
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ def scanned(store: Path, end: int, piece: int = 1 << 30, **how: int) -> list[int
     """Offsets of all records, and the damages, of all spans."""
     files = find_log(store)
     found: list[int | DamagedPiece] = []
-    with LocalLog(files) as log:
+    with closing(LocalLog(files)) as log:
         for span in split(files, files.start, end, piece):
             for part in SpanScan(log, span, **how):  # type: ignore[arg-type]
                 if isinstance(part, Piece):
@@ -76,7 +77,7 @@ def test_without_crc_a_body_may_be_anything(tmp_path: Path) -> None:
     builder.write()
     flip(builder, record.physical_offset + 100)
     files = find_log(tmp_path)
-    with LocalLog(files) as log:
+    with closing(LocalLog(files)) as log:
         (part,) = SpanScan(log, Span(0, 4096, 0, builder.end), check_crc=False)
     assert isinstance(part, Piece)
 
@@ -87,7 +88,7 @@ def test_how_a_span_ended(tmp_path: Path) -> None:
         builder.put()
     builder.write()
     files = find_log(tmp_path)
-    with LocalLog(files) as log:
+    with closing(LocalLog(files)) as log:
         first = SpanScan(log, Span(0, 4096, 0, 300))
         list(first)
         assert (first.first, first.ending) == (0, Ending.NEXT)

@@ -12,7 +12,7 @@ from tandemlog.logs.jobs.export import ExportOptions, export
 from tandemlog.logs.reading import log_spans
 from tandemlog.logs.tasks.parquet_merge import (
     MergeTask,
-    Part,
+    ParquetPart,
     groups_of,
     merge,
     merge_parts,
@@ -20,16 +20,16 @@ from tandemlog.logs.tasks.parquet_merge import (
 )
 
 
-def parts(folder: str, *sizes: int) -> list[Part]:
-    return [Part(folder, f"part-{at:020d}.parquet", size) for at, size in enumerate(sizes)]
+def parts(folder: str, *sizes: int) -> list[ParquetPart]:
+    return [ParquetPart(folder, f"part-{at:020d}.parquet", size) for at, size in enumerate(sizes)]
 
 
 def test_neighbours_of_one_folder_are_put_together_up_to_the_target() -> None:
     a, b = parts("a", 30, 30, 50, 10, 120, 5), parts("b", 7)
-    found = groups_of([*b, *reversed(a)], 100)
-    assert found == [tuple(a[:2]), tuple(a[2:4])]
-    assert groups_of(parts("a", 200, 200), 100) == []
-    assert groups_of(parts("a", 1, 2, 3), 100) == [tuple(parts("a", 1, 2, 3))]
+    groups = list(groups_of([*b, *reversed(a)], 100))
+    assert groups == [tuple(a[:2]), tuple(a[2:4])]
+    assert list(groups_of(parts("a", 200, 200), 100)) == []
+    assert list(groups_of(parts("a", 1, 2, 3), 100)) == [tuple(parts("a", 1, 2, 3))]
 
 
 def test_tasks_are_of_about_one_size() -> None:
@@ -103,7 +103,7 @@ def test_files_that_are_gone_without_a_merged_one_are_an_error(tmp_path: Path) -
     names = write(tmp_path, 3, 1)
     (tmp_path / names[1]).unlink()
     task = MergeTask(
-        str(tmp_path.parent), (tuple(Part(tmp_path.name, n, 1) for n in names),), "none"
+        str(tmp_path.parent), (tuple(ParquetPart(tmp_path.name, n, 1) for n in names),), "none"
     )
     with pytest.raises(FileNotFoundError):
         merge_parts(task)

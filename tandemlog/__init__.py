@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import errors
     from .admin import AsyncAdmin, ProducerInfo, TopicInfo
-    from .cluster.connection import ConnectionOptions
+    from .cluster.connection_options import ConnectionOptions
     from .cluster.histories import PositionCheck
     from .cluster.profiles import Profile, load_profile
     from .cluster.topology import NodeInfo, ReadFrom, Topology
@@ -102,7 +102,7 @@ __all__ = [
 
 _MODULES = {
     "admin": ("AsyncAdmin", "ProducerInfo", "TopicInfo"),
-    "cluster.connection": ("ConnectionOptions",),
+    "cluster.connection_options": ("ConnectionOptions",),
     "consume.consumer": ("AsyncConsumer",),
     "consume.statistics": ("ConsumerStatistics",),
     "consume.stream": ("AsyncStream",),

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Self
 
-from .cluster.connection import Connection, ConnectionOptions, secured
+from .cluster.connection import Connection
+from .cluster.connection_options import ConnectionOptions, secured
 from .cluster.elections import (
     Changed,
     ClusterChange,

@@ -9,7 +9,7 @@ computed once, with arrays, when the first of them is accessed.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .format.record.message_id import encode_offset_id
 
@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .answer import PutAnswer
+
+Bodies = Any
+"""A sequence or an iterator of bytes or of Message, or a column (columns_input.byte_column), or
+an Arrow table with the columns body, topic, keys, tags, queue, of which only body must be there.
+"""
+Column = Any
+"""One value for all, a column (columns_input.byte_column), or None."""
+Queues = Any
+"""A queue id for all, a column of queue ids, or None: round robin, a queue for each request."""
 
 
 @dataclass(slots=True)

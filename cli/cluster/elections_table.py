@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from tandemlog.cluster.elections import Coordination, CoordinatorInfo, History, RosterNode
-from tandemlog.cluster.topology import NodeInfo, Topology
+from tandemlog.cluster.elections import Coordination, History, RosterNode
+from tandemlog.cluster.topology import CoordinatorInfo, NodeInfo, Topology
 
 from .nodes_table import TITLES
 

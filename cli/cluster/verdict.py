@@ -13,8 +13,7 @@ The codes are those of the plugins of Nagios and its successors.
 from dataclasses import dataclass
 from enum import IntEnum
 
-from tandemlog.cluster.elections import CoordinatorInfo
-from tandemlog.cluster.topology import NodeInfo, Topology
+from tandemlog.cluster.topology import CoordinatorInfo, NodeInfo, Topology
 from tandemlog.format.words import counted
 
 from .elections_table import PAUSED, SINGLE

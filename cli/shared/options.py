@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tandemlog.cluster.connection import ConnectionOptions
+from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.cluster.endpoints import parse_endpoints
 from tandemlog.cluster.topology import ReadFrom
 from tandemlog.format.calls import DEFAULT_PORT

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from google.protobuf.message import DecodeError
 
-from ..errors import TandemlogError, error_from_rpc
+from ..errors import TandemlogError
 from ..transport import own_grpc
 from ..v1 import broker_pb2
+from .answer_errors import error_from_rpc
 from .data_link import DataLink, DataLinkError, DataStatusError
 
 if TYPE_CHECKING:

@@ -28,16 +28,8 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Self, TypeVar
-
-from tenacity import (
-    AsyncRetrying,
-    retry_if_exception,
-    stop_after_delay,
-    wait_exponential,
-    wait_random,
-)
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from ..errors import (
     AuthenticationError,
@@ -50,17 +42,22 @@ from ..errors import (
     SecurityError,
     TandemlogError,
 )
-from ..telemetry.outages import OnAway, OnBack, Outages
-from ..transport.security import Security
+from ..lazy import lazy
+from ..telemetry.outages import Outages
 from ..transport.security_files import SecurityFiles
 from ..v1 import admin_pb2
 from .belief import Answers, fits, is_settled
-from .data_path import check_mode
+from .connection_options import ConnectionOptions
 from .endpoints import parse_endpoints
 from .newest_epoch import NewestEpoch, deposed, is_current
 from .node import Node, left_if_it_fails
 from .paging import pages_of_topics
 from .topology import NodeInfo, Topology, merge_answers
+
+if TYPE_CHECKING:
+    import tenacity
+else:
+    tenacity = lazy("tenacity")
 
 logger = logging.getLogger(__name__)
 
@@ -77,53 +74,6 @@ AWAY_S = 0.5
 """Between two rounds of questions while the cluster is away."""
 
 ResultT = TypeVar("ResultT")
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionOptions:
-    """Times in milliseconds: of one call, of all attempts of a call, of one search for the master,
-    and the age at which the client asks for the topology again. `connect_timeout_ms` is how long
-    a client looks for the cluster if no node has ever answered it: then an endpoint is wrong
-    rather than a node away. `security`: see Security.
-
-    `data_connections`: whether puts and pulls go by plain TCP connections beside gRPC, which cost
-    less (docs/decisions/0043-data-connections.md). auto: puts, and all pulls behind the
-    first one; always: that one waits for the connection too; never. Without one that works, and
-    with TLS, all goes by gRPC. `http_proxy`: calls go through the proxy that `http_proxy` of the
-    environment names, `no_proxy` excepted, and none by data connections; else that is ignored.
-
-    `on_cluster_away` is called with the reason and the time (seconds since 1970) when no node
-    says any more that it is the master, `on_cluster_back` with the length of the outage in ms
-    when one does again: each once for an outage, in the client's thread. Do not call a client in
-    them."""
-
-    request_timeout_ms: int = 10_000
-    retry_timeout_ms: int = 30_000
-    connect_timeout_ms: int = 5_000
-    discovery_timeout_ms: int = 2_000
-    topology_max_age_ms: int = 10_000
-    data_connections: str = "auto"
-    http_proxy: bool = False
-    on_cluster_away: OnAway | None = None
-    on_cluster_back: OnBack | None = None
-    security: Security = field(default_factory=Security)
-
-    def __post_init__(self) -> None:
-        check_mode(self.data_connections)
-        for name in (
-            "request_timeout_ms",
-            "retry_timeout_ms",
-            "connect_timeout_ms",
-            "discovery_timeout_ms",
-        ):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} must be positive: {getattr(self, name)}")
-
-
-def secured(options: ConnectionOptions | None, security: Security | None) -> ConnectionOptions:
-    """`options` with `security`, where that is given."""
-    options = options or ConnectionOptions()
-    return options if security is None else replace(options, security=security)
 
 
 class Connection:
@@ -308,13 +258,16 @@ class Connection:
                     return await ask(node)
         raise AssertionError("retries end with a result or an error")
 
-    def retrying(self, timeout_ms: int | None = None) -> AsyncRetrying:
+    def retrying(self, timeout_ms: int | None = None) -> "tenacity.AsyncRetrying":
         """Tries until `timeout_ms` (default: retry_timeout_ms) as long as errors may pass."""
         limit = self.options.retry_timeout_ms if timeout_ms is None else timeout_ms
-        return AsyncRetrying(
-            retry=retry_if_exception(lambda error: is_retryable(error) and not self._hopeless()),
-            wait=wait_exponential(multiplier=0.05, max=0.25) + wait_random(0, 0.05),
-            stop=stop_after_delay(limit / 1000),
+        return tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception(
+                lambda error: is_retryable(error) and not self._hopeless()
+            ),
+            wait=tenacity.wait_exponential(multiplier=0.05, max=0.25)
+            + tenacity.wait_random(0, 0.05),
+            stop=tenacity.stop_after_delay(limit / 1000),
             reraise=True,
         )
 

@@ -18,7 +18,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeAlias
 
-from ..errors import InvalidArgumentError
 from ..format.constants import Buffer
 from ..transport.data_frames import Kind
 from .data_link import AVAILABLE, LARGEST_PULL_BYTES, DataLink, DataLinkError, connected
@@ -29,16 +28,6 @@ AGAIN_S = 60.0
 WAIT_S = 0.25
 Offer: TypeAlias = tuple[int, bytes]
 """Port and key of a node's data connections; port 0: it takes none."""
-MODES = ("auto", "always", "never")
-
-
-def check_mode(mode: str) -> None:
-    """Raises InvalidArgumentError."""
-    if mode not in MODES:
-        raise InvalidArgumentError(
-            f"data_connections {mode!r}: it must be one of {', '.join(MODES)}",
-            field="data_connections",
-        )
 
 
 class DataPath:

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ..v1 import admin_pb2
-
-EMBEDDED = "embedded"
+from .topology import CoordinatorInfo, coordinator_of
 
 
 class ClusterChange(Enum):
@@ -19,30 +18,6 @@ class ClusterChange(Enum):
     REMOVE_MEMBER = admin_pb2.REMOVE_MEMBER
     WITHDRAW = admin_pb2.WITHDRAW
     REINIT = admin_pb2.REINIT
-
-
-@dataclass(frozen=True, slots=True)
-class CoordinatorInfo:
-    """The coordinator as one node sees it. `product` is "etcd", "embedded", or empty where the
-    node does not know yet; `age_seconds`, since it last heard from it, is -1 for never; `revision`
-    is that of its view; `paused`: no node takes over by itself; `cluster_uuid` is the cluster that
-    the node obeys, empty for none yet; `epoch` that of the cluster's record in its view, 0 where
-    it is not known; `accepted_age_s`, since the coordinator last accepted a change of this node,
-    is -1 for never and None where the node does not say; `refusal` why it accepted none since."""
-
-    endpoints: tuple[str, ...]
-    product: str
-    revision: int
-    age_seconds: float
-    paused: bool
-    cluster_uuid: str = ""
-    epoch: int = 0
-    accepted_age_s: float | None = None
-    refusal: str = ""
-
-    @property
-    def is_embedded(self) -> bool:
-        return self.product == EMBEDDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,20 +108,6 @@ class Changed:
     revision: int
     node_id: str
     changed: bool
-
-
-def coordinator_of(status: admin_pb2.CoordinatorStatus) -> CoordinatorInfo:
-    return CoordinatorInfo(
-        tuple(status.endpoints),
-        status.product,
-        status.revision,
-        status.age_seconds,
-        status.paused,
-        status.cluster_uuid,
-        status.epoch,
-        status.accepted_age_seconds if status.HasField("accepted_age_seconds") else None,
-        status.refusal,
-    )
 
 
 def coordination_of(answer: admin_pb2.CoordinationResponse) -> Coordination:

@@ -19,32 +19,33 @@ from ..errors import (
     NodeUnavailableError,
     SecurityError,
     TandemlogError,
-    error_from,
-    error_from_rpc,
 )
 from ..format.constants import MAX_GRPC_MESSAGE, Buffer
 from ..lazy import lazy
 from ..transport import own_grpc
 from ..transport.channels import THROUGH_PROXY, open_channel
-from ..transport.handshake import explain, may_be_handshake
 from ..transport.security import Security
 from ..transport.security_files import Metadata, SecurityFileError, SecurityFiles
 from ..v1 import admin_pb2, broker_pb2, common_pb2
+from .answer_errors import error_from, error_from_rpc
 from .append_call import APPEND, AppendCall, DataAppendCall, GrpcAppendCall, status_of
 from .data_link import DataStatusError
 from .data_path import DataPath, Offer
 from .endpoints import split_host_port
 from .newest_epoch import NewestEpoch
-from .pull_answer import PULL, PullAnswer, parse_pull
 
 if TYPE_CHECKING:
     import grpc
     from grpc import aio
 
+    from ..transport import handshake
     from ..v1 import admin_pb2_grpc, broker_pb2_grpc
     from ..v1.admin_pb2_grpc import AdminAsyncStub
     from ..v1.broker_pb2_grpc import BrokerAsyncStub
+    from . import pull_answer
 else:
+    handshake = lazy("tandemlog.transport.handshake")
+    pull_answer = lazy(f"{__package__}.pull_answer")
     # they load gRPC: see own_grpc.py
     admin_pb2_grpc = lazy("tandemlog.v1.admin_pb2_grpc")
     broker_pb2_grpc = lazy("tandemlog.v1.broker_pb2_grpc")
@@ -105,7 +106,7 @@ class Node:
         self.broker: BrokerAsyncStub = broker_pb2_grpc.BrokerStub(self.channel)
         self.admin: AdminAsyncStub = admin_pb2_grpc.AdminStub(self.channel)
         self._pull: Callable[..., Awaitable[bytes]] = self.channel.unary_unary(
-            PULL, request_serializer=broker_pb2.PullRequest.SerializeToString
+            pull_answer.PULL, request_serializer=broker_pb2.PullRequest.SerializeToString
         )
         self._append: Callable[..., Any] = self.channel.stream_stream(
             APPEND, response_deserializer=broker_pb2.AppendResponse.FromString
@@ -139,7 +140,9 @@ class Node:
             raise error_from(answer.error, self.endpoint)
         return answer
 
-    async def pull(self, request: broker_pb2.PullRequest, timeout_ms: int) -> PullAnswer:
+    async def pull(
+        self, request: broker_pb2.PullRequest, timeout_ms: int
+    ) -> "pull_answer.PullAnswer":
         """A pull, its records in the buffer that received them; raises as `ask`."""
         clock = asyncio.get_running_loop().time
         began = clock()
@@ -154,7 +157,7 @@ class Node:
                 request = copy
             raw = await self.call(self._pull, request, max(timeout_ms - late_ms, 1))
             self.data.pull_came_by_grpc()
-        answer = parse_pull(raw)
+        answer = pull_answer.parse_pull(raw)
         if answer.error.code:
             self._epochs.believe(answer, self.endpoint)
             raise error_from(answer.error, self.endpoint)
@@ -223,9 +226,9 @@ class Node:
         security = self._files.security
         if not security.tls or not isinstance(found, NodeUnavailableError):
             return found
-        if not may_be_handshake(details):
+        if not handshake.may_be_handshake(details):
             return found
-        fault = await explain(self.endpoint, security)
+        fault = await handshake.explain(self.endpoint, security)
         if fault is None:
             return found
         text = f"{self.endpoint}: {fault.text}"

@@ -21,7 +21,6 @@ from .belief import (
     why_not_believed,
     why_not_used,
 )
-from .elections import CoordinatorInfo, coordinator_of
 
 WAY_OUT = "; if a node is just starting, try again soon; else name the endpoint of another node"
 AT = "@"
@@ -43,6 +42,30 @@ class ReadFrom(Enum):
             f"read_from {value!r}: it must be one of {', '.join(each.value for each in cls)}",
             field="read_from",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorInfo:
+    """The coordinator as one node sees it. `product` is "etcd", "embedded", or empty where the
+    node does not know yet; `age_seconds`, since it last heard from it, is -1 for never; `revision`
+    is that of its view; `paused`: no node takes over by itself; `cluster_uuid` is the cluster that
+    the node obeys, empty for none yet; `epoch` that of the cluster's record in its view, 0 where
+    it is not known; `accepted_age_s`, since the coordinator last accepted a change of this node,
+    is -1 for never and None where the node does not say; `refusal` why it accepted none since."""
+
+    endpoints: tuple[str, ...]
+    product: str
+    revision: int
+    age_seconds: float
+    paused: bool
+    cluster_uuid: str = ""
+    epoch: int = 0
+    accepted_age_s: float | None = None
+    refusal: str = ""
+
+    @property
+    def is_embedded(self) -> bool:
+        return self.product == "embedded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,6 +356,20 @@ def _deposed(node_id: str, claims: list[tuple[int, str]]) -> str:
         f"it says that it is the master, in epoch {epochs[node_id]}, but {leader} leads epoch "
         f"{epoch}: if it continues to say so, it does not reach the coordinator: look at its "
         "network"
+    )
+
+
+def coordinator_of(status: admin_pb2.CoordinatorStatus) -> CoordinatorInfo:
+    return CoordinatorInfo(
+        tuple(status.endpoints),
+        status.product,
+        status.revision,
+        status.age_seconds,
+        status.paused,
+        status.cluster_uuid,
+        status.epoch,
+        status.accepted_age_seconds if status.HasField("accepted_age_seconds") else None,
+        status.refusal,
     )
 
 

@@ -1,9 +1,15 @@
 """The error for a topic that does not exist, with the way out."""
 
-import difflib
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from ..errors import UnknownTopicError
+from ..lazy import lazy
+
+if TYPE_CHECKING:
+    import difflib
+else:
+    difflib = lazy("difflib")
 
 
 def unknown_topics(names: Iterable[str], known: Iterable[str] = ()) -> UnknownTopicError:

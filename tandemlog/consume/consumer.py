@@ -18,7 +18,8 @@ import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Self
 
-from ..cluster.connection import Connection, ConnectionOptions, secured
+from ..cluster.connection import Connection
+from ..cluster.connection_options import ConnectionOptions, secured
 from ..cluster.histories import PositionCheck
 from ..cluster.topology import ReadFrom
 from ..errors import InvalidArgumentError, NodeUnavailableError

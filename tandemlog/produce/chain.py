@@ -34,6 +34,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..cluster.answer_errors import error_from
 from ..cluster.newest_epoch import is_current
 from ..errors import (
     NodeUnavailableError,
@@ -45,7 +46,6 @@ from ..errors import (
     TandemlogError,
     UnknownProducerError,
     UnknownTopicError,
-    error_from,
 )
 from ..telemetry.producing import ProducerCounters
 from ..v1 import broker_pb2, common_pb2

@@ -6,7 +6,7 @@ face (caller's thread)            core (event loop)
 """
 
 import asyncio
-import secrets
+import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
@@ -138,7 +138,7 @@ def _numbers(options: ProducerOptions) -> Numbers:
     if not options.idempotent:
         return Numbers(None)
     if options.producer_id is None:
-        return Numbers(secrets.token_hex(8))
+        return Numbers(os.urandom(8).hex())
     if options.epoch is not None:
         return Numbers(options.producer_id, epoch=options.epoch, fixed=True)
     return Numbers(options.producer_id, epoch=-1, settled=False)

@@ -11,7 +11,6 @@ RocketMQ's own client does: a broker acts on some of them.
 """
 
 import os
-import secrets
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -152,7 +151,7 @@ class Framer:
 
     def _generator(self) -> UniqueIdGenerator:
         return UniqueIdGenerator(
-            self.address, os.getpid(), self.now_ms, lambda: secrets.randbits(32)
+            self.address, os.getpid(), self.now_ms, lambda: int.from_bytes(os.urandom(4))
         )
 
     def unique_id_column(self, count: int) -> "ByteColumn":

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from ..cluster.connection import ConnectionOptions
+from ..cluster.connection_options import ConnectionOptions
 from ..format.record.producer_mark import producer_id_fault
 from ..hooks import ClientHook, check_hooks
-from ..telemetry.producing import ProducerStatistics
+
+if TYPE_CHECKING:
+    from ..telemetry.producing import ProducerStatistics
 
 MAX_DELIVERY_TIMEOUT_MS = 30 * 60_000
 
@@ -53,7 +56,7 @@ class ProducerOptions:
     compress_above: int | None = None
     unique_ids: bool = True
     trace: bool = False
-    on_statistics: Callable[[ProducerStatistics], object] | None = None
+    on_statistics: "Callable[[ProducerStatistics], object] | None" = None
     statistics_interval_ms: float = 60_000
     hooks: Sequence[ClientHook] = ()
     route_max_age_ms: float = 30_000

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Self
 
-from ..cluster.connection import secured
+from ..cluster.connection_options import secured
 from ..errors import BufferFullError, ClientClosedError
 from ..forks import inherited, watch
-from ..message import Message, SendManyResult, SendResult
+from ..message import Bodies, Column, Message, Queues, SendManyResult, SendResult
 from ..telemetry.producing import ProducerStatistics
 from ..tracing import ProducerTracing, sending_many
 from ..transport.security import Security
@@ -26,7 +26,7 @@ from .core import ProducerCore
 from .futures import AsyncGroup
 from .options import ProducerOptions
 from .put_batch import PutBatch, durability_of
-from .send_many import Bodies, Collector, Column, ManySender, Queues
+from .send_many import Collector, ManySender
 from .sender import Sender
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ requests itself, and offers them whole.
 import asyncio
 import contextlib
 import math
-import secrets
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -129,7 +129,7 @@ class RequestSender(Generic[FutureT]):
         sender: RequestSender[SendFuture] = RequestSender(
             connection,
             RequestOptions(batch_bytes, answer_seconds, unique_ids=unique_ids),
-            Numbers(producer_id or secrets.token_hex(8), epoch=epoch, fixed=True),
+            Numbers(producer_id or os.urandom(8).hex(), epoch=epoch, fixed=True),
             named=producer_id is not None,
             new_group=SyncGroup,
             wake=lambda: _look_soon(loop, sender),

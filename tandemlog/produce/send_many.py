@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ..answer import PutAnswer
 from ..errors import InvalidArgumentError, SendManyError, TandemlogError
 from ..lazy import HAVE_NUMPY, lazy
-from ..message import Message, SendManyResult
+from ..message import Bodies, Column, Message, Queues, SendManyResult
 from .arrow_shapes import ArrowArray, ArrowTable, is_arrow
 from .core import ProducerCore
 from .framing import Framer, check_property_names
@@ -36,15 +36,6 @@ else:
     answer_columns = lazy("tandemlog.answer_columns")
     column_framing = lazy(f"{__package__}.column_framing")
     columns_input = lazy(f"{__package__}.columns_input")
-
-Bodies = Any
-"""A sequence or an iterator of bytes or of Message, or a column (columns_input.byte_column), or
-an Arrow table with the columns body, topic, keys, tags, queue, of which only body must be there.
-"""
-Column = Any
-"""One value for all, a column (columns_input.byte_column), or None."""
-Queues = Any
-"""A queue id for all, a column of queue ids, or None: round robin, a queue for each request."""
 
 _LIST_PART = 8192
 """Bodies of a list or an iterator that are looked at together."""

@@ -19,9 +19,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
-
-from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential, wait_random
+from typing import TYPE_CHECKING, Any, Final
 
 from ..cluster.append_call import AppendCall, CallOverError
 from ..cluster.connection import Connection
@@ -37,11 +35,17 @@ from ..errors import (
     SecurityError,
     TandemlogError,
 )
+from ..lazy import lazy
 from ..telemetry.producing import ProducerCounters, ProducerStatistics
 from ..v1 import broker_pb2
 from .accumulator import Accumulator
 from .chain import Chain, Numbers, ProducerEndedError
 from .put_batch import PutBatch
+
+if TYPE_CHECKING:
+    import tenacity
+else:
+    tenacity = lazy("tenacity")
 
 logger = logging.getLogger(__name__)
 
@@ -207,9 +211,10 @@ class Sender:
 
     async def _streams(self) -> None:
         """Streams until one makes progress or nothing is left to send."""
-        retrying = AsyncRetrying(
-            retry=retry_if_exception_type(_StreamEndedError),
-            wait=wait_exponential(multiplier=0.02, max=0.25) + wait_random(0, 0.02),
+        retrying = tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception_type(_StreamEndedError),
+            wait=tenacity.wait_exponential(multiplier=0.02, max=0.25)
+            + tenacity.wait_random(0, 0.02),
             sleep=self._pause,
         )
         async for attempt in retrying:

@@ -12,33 +12,38 @@ one would call AsyncProducer for each message.
 import atexit
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Self
+from functools import partial
+from typing import TYPE_CHECKING, Self
 
-from ..cluster.connection import secured
+from ..cluster.connection_options import secured
 from ..errors import ClientClosedError
 from ..forks import inherited, watch
-from ..message import Message, SendManyResult
-from ..produce.core import ProducerCore
-from ..produce.framing import Framer
-from ..produce.futures import SendFuture, SyncGroup
+from ..lazy import lazy
+from ..message import Bodies, Column, Message, Queues, SendManyResult
 from ..produce.options import ProducerOptions
-from ..produce.put_batch import PutBatch, durability_of
-from ..produce.routes import Route
-from ..produce.send_many import Bodies, Collector, Column, ManySender, Queues
-from ..telemetry.producing import ProducerStatistics
 from ..tracing import ProducerTracing, sending_many
 from ..transport.security import Security
 from .loop_thread import LoopThread
 
-_CLUSTER = durability_of(wait=True)
-_NO_WAIT = durability_of(wait=False)
+if TYPE_CHECKING:
+    from ..produce import core, futures, put_batch
+    from ..produce import send_many as many
+    from ..produce.framing import Framer
+    from ..produce.futures import SendFuture
+    from ..produce.routes import Route
+    from ..telemetry.producing import ProducerStatistics
+else:
+    core = lazy("tandemlog.produce.core")
+    futures = lazy("tandemlog.produce.futures")
+    put_batch = lazy("tandemlog.produce.put_batch")
+    many = lazy("tandemlog.produce.send_many")
 
 
 class _PerThread(threading.local):
-    framer: Framer | None = None
+    framer: "Framer | None" = None
 
 
 class Producer:
@@ -61,7 +66,14 @@ class Producer:
         self._per_thread = _PerThread()
         self._closed = False
         self._thread = LoopThread.of_process()
-        self._core = self._thread.run(self._open(endpoints))
+        # loaded by this thread: in the loop's thread the import would delay other clients
+        self._cluster = put_batch.durability_of(wait=True)
+        self._no_wait = put_batch.durability_of(wait=False)
+        new_core = partial(
+            core.ProducerCore, endpoints, self._options,
+            new_group=futures.SyncGroup, wake=self._wake,
+        )  # fmt: skip
+        self._core = self._thread.run(_opened(new_core))
         watch(self)
         # A program that ends without close sends what it has.
         atexit.register(self.close)
@@ -71,13 +83,6 @@ class Producer:
         self._route = self._core.routes.get
         self._on_send = self._core.hooks.on_send
         self._watched = self._tracing is not None or self._on_send is not None
-
-    async def _open(self, endpoints: str | Sequence[str]) -> ProducerCore[SendFuture]:
-        core: ProducerCore[SendFuture] = ProducerCore(
-            endpoints, self._options, new_group=SyncGroup, wake=self._wake
-        )
-        await core.open()
-        return core
 
     def __enter__(self) -> Self:
         return self
@@ -99,7 +104,7 @@ class Producer:
         """The name under which a node recognises repeated requests; None: it cannot."""
         return self._core.numbers.producer_id
 
-    def send(self, message: Message, *, wait: bool = True) -> SendFuture:
+    def send(self, message: Message, *, wait: bool = True) -> "SendFuture":
         """Sends a message, in order for its queue; blocks while too many bytes have no response.
 
         `wait` False: the master responds once it has appended the message, without waiting for
@@ -132,20 +137,22 @@ class Producer:
             body,
             route.topic,
             queue_id,
-            _CLUSTER if wait else _NO_WAIT,
+            self._cluster if wait else self._no_wait,
             b"",
             route.empty_size + len(body),
         )
         return future or self._send(message, wait=wait)
 
-    def _send_watched(self, message: Message, *, wait: bool) -> SendFuture:
+    def _send_watched(self, message: Message, *, wait: bool) -> "SendFuture":
         if self._on_send is not None:
             message = self._on_send(message)
         if self._tracing is not None:
             return self._send_traced(self._tracing, message, wait=wait)
         return self._send(message, wait=wait)
 
-    def _send_traced(self, tracing: ProducerTracing, message: Message, *, wait: bool) -> SendFuture:
+    def _send_traced(
+        self, tracing: ProducerTracing, message: Message, *, wait: bool
+    ) -> "SendFuture":
         span, message = tracing.begin(message)
         try:
             future = self._send(message, wait=wait)
@@ -155,7 +162,7 @@ class Producer:
         tracing.end_with(span, future)
         return future
 
-    def _send(self, message: Message, *, wait: bool) -> SendFuture:
+    def _send(self, message: Message, *, wait: bool) -> "SendFuture":
         accumulator = self._accumulator
         topic = message.topic
         route = self._route(topic)
@@ -165,7 +172,7 @@ class Producer:
         queue_id = route.queue_for(queue_id, message.sharding_key, accumulator.generation)
         framer = self._per_thread.framer or self._new_framer()
         record, own, size = framer.row(message, queue_id)
-        durability = _CLUSTER if wait else _NO_WAIT
+        durability = self._cluster if wait else self._no_wait
         future = accumulator.add(record, topic, queue_id, durability, own, size)
         if future is None:
             deadline = time.monotonic() + self._options.max_block_ms / 1000
@@ -200,11 +207,11 @@ class Producer:
         were, raises the error itself.
         """
         done: Future[None] = Future()
-        collector = Collector(lambda: done.set_result(None))
+        collector = many.Collector(lambda: done.set_result(None))
         framer = self._per_thread.framer or self._new_framer()
         with sending_many(self._tracing, topic) as span:
             try:
-                sender = ManySender(
+                sender = many.ManySender(
                     self._core, framer, collector,
                     properties=properties, wait=wait, carried=span.carried,
                     on_send=self._on_send,
@@ -223,7 +230,7 @@ class Producer:
             done.result()
             return span.told(collector.result())
 
-    def statistics(self) -> ProducerStatistics:
+    def statistics(self) -> "ProducerStatistics":
         """What it has sent, how long that took, and what waits now."""
         return self._core.statistics()
 
@@ -235,7 +242,7 @@ class Producer:
         if self._core.sender is not None:
             await self._core.sender.flush()
 
-    def _submit(self, batch: PutBatch, collector: Collector) -> None:
+    def _submit(self, batch: "put_batch.PutBatch", collector: "many.Collector") -> None:
         try:
             deadline = time.monotonic() + self._options.max_block_ms / 1000
             while not self._accumulator.submit(batch):
@@ -244,12 +251,12 @@ class Producer:
             collector.withdrawn()
             raise
 
-    def _load(self, topic: str) -> Route:
+    def _load(self, topic: str) -> "Route":
         if self._closed:
             raise ClientClosedError("the producer is closed")
         return self._thread.run(self._core.routes.load(topic))
 
-    def _new_framer(self) -> Framer:
+    def _new_framer(self) -> "Framer":
         framer = self._per_thread.framer = self._core.new_framer()
         return framer
 
@@ -258,3 +265,12 @@ class Producer:
 
     def _look(self) -> None:
         self._core.look()
+
+
+async def _opened(
+    new_core: "Callable[[], core.ProducerCore[SendFuture]]",
+) -> "core.ProducerCore[SendFuture]":
+    """In the loop, which owns what it makes."""
+    made = new_core()
+    await made.open()
+    return made

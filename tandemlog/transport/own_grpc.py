@@ -11,10 +11,10 @@ any of the following.
 
 A fork has only the thread that forked. gRPC's core waits for ever for its other threads, and its
 asyncio side cannot be started again. So a forked process loads the extension module once more,
-from a copy of its file: the loader takes it for another library, with state of its own. It costs
-40 ms and about 20 MB, once for a process, and nothing in a child that opens no channel. The
-names `grpc` and `aio` of this module are the copy from then on; the package `grpc` of other
-code stays what it was. docs/decisions/0037-clients-and-forks.md says what else was tried.
+from a copy of its file (grpc_copy.py): the loader takes it for another library, with state of its
+own. It costs 40 ms and about 20 MB, once for a process, and nothing in a child that opens no
+channel. The names `grpc` and `aio` of this module are the copy from then on; the package `grpc` of
+other code stays what it was. docs/decisions/0037-clients-and-forks.md says what else was tried.
 
 What was inherited must never be freed, not even at exit: to free a channel or a call is to talk to
 the core, which would wait for its threads, abort, or write to a connection that belongs to the
@@ -23,29 +23,21 @@ keeps all channels, calls, loops and tasks.
 """
 
 import asyncio
-import contextlib
-import ctypes
-import importlib
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import os
 import sys
-import tempfile
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..lazy import load
+from ..lazy import lazy, load
 
 if TYPE_CHECKING:
     import grpc as grpc
     from grpc import aio as aio
 
-_EXTENSION: Final = "grpc._cython.cygrpc"
+    from . import grpc_copy
+else:
+    grpc_copy = lazy(f"{__package__}.grpc_copy")
 
 CallT = TypeVar("CallT")
 
@@ -67,6 +59,7 @@ def __getattr__(name: str) -> Any:
     if name not in ("grpc", "aio"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()["grpc"], globals()["aio"] = load("grpc"), load("grpc.aio")
+    load(f"{__package__}.grpc_copy")  # a child had better not import what it needs at the fork
     return globals()[name]
 
 
@@ -76,7 +69,13 @@ def ready() -> None:
     if _inherited:
         with _lock:
             if _inherited:
-                _load_copy()
+                names = ("grpc", "aio")
+                try:
+                    copies = grpc_copy.load_copy(_forks)
+                except ImportError as error:
+                    raise OwnGrpcError(str(error)) from error
+                grpc_copy.keep([globals().get(name) for name in names])
+                globals().update(zip(names, copies, strict=True))
                 _inherited = False
 
 
@@ -92,88 +91,15 @@ def begun(call: CallT) -> CallT:
     return call
 
 
-def _load_copy() -> None:
-    maps = Path("/proc/self/maps")
-    if maps.exists() and "/libgrpc" in maps.read_text():
-        raise OwnGrpcError(
-            "this process was forked from one that had loaded gRPC, and this build of grpcio "
-            "shares libgrpc with it: install grpcio from PyPI, or start processes by spawn"
-        )
-    if _EXTENSION not in sys.modules:
-        raise OwnGrpcError("this process was forked while gRPC was being loaded: start it by spawn")
-    found = [name for name in sys.modules if name == "grpc" or name.startswith("grpc.")]
-    inherited = {name: sys.modules.pop(name) for name in found}
-    try:
-        with _copied(inherited[_EXTENSION].__file__ or "") as path:
-            finder = _CopyFinder(path)
-            sys.meta_path.insert(0, finder)
-            try:
-                package = importlib.import_module("grpc")
-                copies = {"grpc": package, "aio": importlib.import_module("grpc.aio")}
-            finally:
-                sys.meta_path.remove(finder)
-    except OSError as error:
-        raise OwnGrpcError(
-            "this process was forked from one that had loaded gRPC and cannot load it again: "
-            f"{error}; start it by spawn"
-        ) from error
-    finally:
-        for name in [name for name in sys.modules if name.split(".")[0] == "grpc"]:
-            del sys.modules[name]
-        sys.modules.update(inherited)
-    _keep([inherited, *(globals().get(name) for name in copies)])
-    globals().update(copies)
-
-
-@contextlib.contextmanager
-def _copied(source: str) -> Iterator[str]:
-    """The path of a copy of the file `source`, while it is being loaded. No two
-    generations of forks have the same path: the loader would take them for the same library."""
-    if not hasattr(os, "memfd_create"):
-        with tempfile.TemporaryDirectory(prefix="tandemlog-grpc-") as folder:
-            copy = Path(folder, f"fork{_forks}-{Path(source).name}")
-            copy.write_bytes(Path(source).read_bytes())
-            yield str(copy)
-        return
-    memory = os.memfd_create("tandemlog-grpc")
-    try:
-        with open(source, "rb") as file:
-            size, done = os.fstat(file.fileno()).st_size, 0
-            while done < size:
-                done += os.sendfile(memory, file.fileno(), done, size - done)
-        yield f"/proc/self/fd/{'./' * _forks}{memory}"
-    finally:
-        os.close(memory)
-
-
-class _CopyFinder(importlib.abc.MetaPathFinder):
-    """Finds the extension module in its copy; everything else as ever."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != _EXTENSION:
-            return None
-        loader = importlib.machinery.ExtensionFileLoader(fullname, self._path)
-        return importlib.util.spec_from_file_location(fullname, self._path, loader=loader)
-
-
-def _keep(things: object) -> None:
-    """Until the process is gone: a reference that is never given back."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(things))
-
-
 def _in_child() -> None:
     global _lock, _forks, _inherited
     _lock = threading.Lock()
     _forks += 1
     _inherited = "grpc" in sys.modules
-    loops = list(_loops)
-    tasks = [task for loop in loops for task in asyncio.all_tasks(loop)]
-    _keep([loops, tasks, list(_channels), list(_calls)])
+    loops, channels, calls = list(_loops), list(_channels), list(_calls)
+    if loops or channels or calls:
+        tasks = [task for loop in loops for task in asyncio.all_tasks(loop)]
+        grpc_copy.keep([loops, tasks, channels, calls])
     _loops.clear()
     _channels.clear()
     _calls.clear()

@@ -6,13 +6,12 @@ import pytest
 
 from tandemlog.cluster.elections import (
     Coordination,
-    CoordinatorInfo,
     History,
     PendingRequest,
     RosterNode,
     Term,
 )
-from tandemlog.cluster.topology import NodeInfo, Topology
+from tandemlog.cluster.topology import CoordinatorInfo, NodeInfo, Topology
 from tandemlog_server.cli.cluster.elections_table import (
     SINGLE,
     duration,

@@ -9,11 +9,10 @@ from fakes.asked_admin import AskedAdmin
 from tandemlog.cluster.elections import (
     ClusterChange,
     Coordination,
-    CoordinatorInfo,
     PendingRequest,
     RosterNode,
 )
-from tandemlog.cluster.topology import NodeInfo, Topology
+from tandemlog.cluster.topology import CoordinatorInfo, NodeInfo, Topology
 from tandemlog_server.cli.cluster import resyncing
 from tandemlog_server.cli.cluster.resyncing import Resync, resync
 from tandemlog_server.cli.output.tables import Format

@@ -9,10 +9,9 @@ from fakes.asked_admin import AskedAdmin
 from tandemlog.cluster.elections import (
     ClusterChange,
     Coordination,
-    CoordinatorInfo,
     PendingRequest,
 )
-from tandemlog.cluster.topology import Topology
+from tandemlog.cluster.topology import CoordinatorInfo, Topology
 from tandemlog_server.cli.cluster.switching import Wish, carry_out
 from tandemlog_server.cli.output.tables import Format
 from tandemlog_server.cli.shared.exit_codes import REFUSED, UNKNOWN_OUTCOME

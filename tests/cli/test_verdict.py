@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from tandemlog.cluster.elections import CoordinatorInfo
-from tandemlog.cluster.topology import NodeInfo, Topology
+from tandemlog.cluster.topology import CoordinatorInfo, NodeInfo, Topology
 from tandemlog_server.cli.cluster.verdict import Level, judge
 
 

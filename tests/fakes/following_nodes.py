@@ -7,7 +7,7 @@ from typing import Any
 from fakes.fake_rocketmq import FakeRocketmq
 from fakes.log_builder import LogBuilder
 from fakes.replicas import eventually
-from tandemlog.cluster.connection import ConnectionOptions
+from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer

@@ -21,7 +21,7 @@ from fakes.data_listeners import Cutter, Listener
 from fakes.secured_node import access_text, running, settings, token, until
 from tandemlog.cluster import data_path
 from tandemlog.cluster.append_call import DataAppendCall, GrpcAppendCall
-from tandemlog.cluster.connection import ConnectionOptions
+from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.cluster.data_link import DataLink, DataLinkError
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.errors import (

@@ -13,7 +13,7 @@ import pytest
 
 from helpers.running import ROOT, SMALL, NodeProcess, first_of_free_row, free_ports, wait_until
 from tandemlog import Admin, Consumer
-from tandemlog.cluster.connection import ConnectionOptions
+from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.errors import TandemlogError
 from tandemlog.message import Message
 from tandemlog.produce.options import ProducerOptions

@@ -16,7 +16,7 @@ from fakes.replicas import Replica, eventually
 from fakes.slave_broker import SlaveBroker
 from helpers.running import free_ports
 from tandemlog.admin import AsyncAdmin
-from tandemlog.cluster.connection import ConnectionOptions
+from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.cluster.topology import NodeInfo, Topology
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.errors import TandemlogError

@@ -8,7 +8,7 @@ import pytest
 from fakes.secured_node import access_text, running, settings, token
 from tandemlog import Message, Security
 from tandemlog.admin import AsyncAdmin
-from tandemlog.cluster.connection import ConnectionOptions
+from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.errors import AuthenticationError, PermissionDeniedError
 from tandemlog.produce.producer import AsyncProducer

@@ -16,10 +16,11 @@ from typing import Any
 from sim.ha_nodes import ViolationError
 from sim.served_node import Service, later
 from sim.world_loop import WorldLoop
+from tandemlog.cluster.answer_errors import error_from
 from tandemlog.cluster.append_call import CallOverError
 from tandemlog.cluster.newest_epoch import NewestEpoch
 from tandemlog.cluster.pull_answer import PullAnswer, parse_pull
-from tandemlog.errors import NodeUnavailableError, error_from
+from tandemlog.errors import NodeUnavailableError
 from tandemlog.v1 import broker_pb2
 from tandemlog_server.node.puts.put_stream import PutStream
 

@@ -12,7 +12,8 @@ from fakes.clock import FakeClock
 from sim.ha_nodes import NODES
 from sim.served_store import QUEUES, TOPIC, Queue
 from sim.world_loop import WorldLoop
-from tandemlog.cluster.connection import Connection, ConnectionOptions
+from tandemlog.cluster.connection import Connection
+from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.consume.follow_options import FollowOptions
 from tandemlog.consume.reading.positions import Start

@@ -6,7 +6,7 @@ import pytest
 from fakes.fake_broker import FakeCluster
 from tandemlog import errors
 from tandemlog.admin import AsyncAdmin, TopicInfo
-from tandemlog.cluster.connection import ConnectionOptions
+from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.message import Message
 from tandemlog.produce.options import ProducerOptions
 from tandemlog.produce.producer import AsyncProducer

@@ -5,6 +5,7 @@ import pytest
 from grpc import aio
 
 from tandemlog import errors
+from tandemlog.cluster.answer_errors import error_from_rpc
 from tandemlog.errors import (
     AuthenticationError,
     BatchTooLargeError,
@@ -13,7 +14,6 @@ from tandemlog.errors import (
     PermissionDeniedError,
     RefusedError,
     TandemlogError,
-    error_from_rpc,
 )
 
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from helpers.running import wait_until
 from tandemlog import Admin, Consumer, Message, Producer, ProducerOptions, errors
-from tandemlog.cluster.connection import ConnectionOptions
+from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.testing import AsyncCluster, Cluster, NodeClock
 
 IMPATIENT = ProducerOptions(

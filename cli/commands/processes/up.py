@@ -11,7 +11,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from tandemlog.cluster.connection import Connection, ConnectionOptions
+from tandemlog.cluster.connection import Connection
+from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.cluster.topology import Topology
 from tandemlog.errors import TandemlogError
 from tandemlog.format.calls import DEFAULT_PORT

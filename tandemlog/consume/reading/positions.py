@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
+from ...cluster.answer_errors import error_from
 from ...cluster.connection import Connection
 from ...cluster.histories import PositionCheck, check_positions
 from ...cluster.master_questions import NO_MASTER, MasterQuestions
@@ -26,7 +27,6 @@ from ...errors import (
     OffsetOutOfRangeError,
     UnknownQueueError,
     UnknownTopicError,
-    error_from,
 )
 from ...format.calls import MAX_NAMES, MAX_ROWS, MAX_SEARCHES
 from ...format.files.log_history import LogHistory

@@ -15,6 +15,7 @@ from typing import Any
 import grpc
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
+from tandemlog.cluster.answer_errors import error_from, error_from_rpc
 from tandemlog.cluster.endpoints import parse_endpoints
 from tandemlog.cluster.node import CHANNEL_OPTIONS
 from tandemlog.cluster.profiles import chosen
@@ -23,8 +24,6 @@ from tandemlog.errors import (
     NodeUnavailableError,
     SecurityError,
     TandemlogError,
-    error_from,
-    error_from_rpc,
 )
 from tandemlog.transport.channels import open_sync_channel
 from tandemlog.transport.handshake import explain_now, may_be_handshake

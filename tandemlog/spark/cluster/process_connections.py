@@ -12,7 +12,8 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
-from tandemlog.cluster.connection import Connection, ConnectionOptions
+from tandemlog.cluster.connection import Connection
+from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.errors import TandemlogError
 from tandemlog.sync.loop_thread import LoopThread
 

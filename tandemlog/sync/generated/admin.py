@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from ...admin import AsyncAdmin, ProducerInfo, TopicInfo
-from ...cluster.connection import ConnectionOptions
+from ...cluster.connection_options import ConnectionOptions
 from ...cluster.elections import Changed, ClusterChange, Coordination, History
 from ...cluster.node_details import NodeConnection, NodeSetting, SettingChange
 from ...cluster.takeover import Takeover

@@ -6,7 +6,7 @@ Each call runs in the clients' loop (loop_thread.py); the caller's thread waits 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ...cluster.connection import ConnectionOptions
+from ...cluster.connection_options import ConnectionOptions
 from ...cluster.histories import PositionCheck
 from ...cluster.topology import ReadFrom
 from ...consume.consumer import AsyncConsumer

@@ -14,7 +14,7 @@ import pytest
 
 from fakes.fake_broker import FakeCluster
 from tandemlog import AsyncAdmin, ReceivedMessage, errors
-from tandemlog.cluster.connection import ConnectionOptions
+from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.consume.follow_options import FollowOptions
 from tandemlog.consume.group.membership import Membership

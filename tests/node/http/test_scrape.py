@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from helpers.running import free_ports
 from tandemlog.admin import AsyncAdmin
-from tandemlog.cluster.connection import ConnectionOptions
+from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.errors import UnknownTopicError
 from tandemlog.message import Message

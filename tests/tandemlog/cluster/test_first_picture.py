@@ -9,7 +9,8 @@ import pytest
 
 from fakes.clock import FakeClock
 from sim.world_loop import WorldLoop, world_time
-from tandemlog.cluster.connection import OTHERS_S, SETTLED_S, Connection, ConnectionOptions
+from tandemlog.cluster.connection import OTHERS_S, SETTLED_S, Connection
+from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.errors import NodeUnavailableError, TandemlogError
 from tandemlog.v1 import admin_pb2, common_pb2
 

@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tandemlog.cluster.connection import Connection, ConnectionOptions
+from tandemlog.cluster.connection import Connection
+from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.cluster.newest_epoch import NewestEpoch
 from tandemlog.errors import NoMasterError, NotMasterError
 from tandemlog.v1 import admin_pb2, broker_pb2, common_pb2

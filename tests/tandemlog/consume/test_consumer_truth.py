@@ -11,7 +11,7 @@ import pytest
 
 from fakes.fake_broker import FakeCluster
 from tandemlog import errors
-from tandemlog.cluster.connection import ConnectionOptions
+from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.consume.follow_options import FollowOptions
 from tandemlog.consume.stream import AsyncStream

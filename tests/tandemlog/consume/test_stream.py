@@ -15,7 +15,7 @@ import pytest
 from fakes.fake_broker import FakeCluster, running_cluster
 from fakes.fake_log import RefusedError
 from tandemlog import Consumer, Message, Producer, errors
-from tandemlog.cluster.connection import ConnectionOptions
+from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.consume.follow_options import FollowOptions
 from tandemlog.produce.producer import AsyncProducer

@@ -8,7 +8,7 @@ import pytest
 from fakes.fake_broker import FakeCluster, Fault
 from fakes.fake_log import RefusedError
 from tandemlog import errors
-from tandemlog.cluster.connection import ConnectionOptions
+from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.message import Message
 from tandemlog.produce.options import ProducerOptions
 from tandemlog.produce.producer import AsyncProducer

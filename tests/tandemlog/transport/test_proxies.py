@@ -7,7 +7,7 @@ import pytest
 
 from fakes.fake_broker import FakeCluster
 from tandemlog import AsyncAdmin, errors
-from tandemlog.cluster.connection import ConnectionOptions
+from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.transport import channels
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -8,7 +8,8 @@ import pytest
 from fakes.fake_broker import FakeCluster
 from tandemlog import EARLIEST, LATEST, OffsetChange, QueueLag, errors
 from tandemlog.admin import AsyncAdmin
-from tandemlog.cluster.connection import Connection, ConnectionOptions
+from tandemlog.cluster.connection import Connection
+from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.consume.reading.positions import Positions
 from tandemlog.consume.reading.queue_lag import Lags
 from tandemlog.consume.reading.reader import Reader

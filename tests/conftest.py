@@ -3,8 +3,12 @@
 Those that need more than one process run in lanes side by side.
 """
 
+import json
 import os
 import signal
+import tempfile
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +29,44 @@ os.environ.update(borrowed_disk.ENVIRONMENT)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+LANES = ("elections", "live", "session", "brokers", "machine", "programs")
+"""Which process runs a test of the groups that start processes, Spark, brokers or containers.
+
+elections   clusters that elect, which are mostly waited for
+live        nodes and brokers that follow each other, which are waited for too
+session     tests that share a Spark session, and pages that are tried
+brokers     other brokers, network namespaces, and what is short
+machine     disks, containers and environments: a container that starts holds the disks that are
+            mounted just then
+programs    the rest, programs of our own
+
+A test names its lane by the marker `lane`; without one it is in that of its group. The lanes begin
+in this order: the longest first, and early those that mostly wait. They take about the same time,
+and three at once keep two processors busy: a fourth makes each of them slower and all of them no
+faster.
+"""
+LANE_OF_GROUP = {
+    "spark": "session",
+    "interop": "brokers",
+    "netns": "brokers",
+    "fault": "machine",
+    "docker": "machine",
+}
+LANES_FILE = pytest.StashKey[Path]()
+
+
+def lane_of(item: pytest.Item) -> str:
+    marker = item.get_closest_marker("lane")
+    if marker is None:
+        groups = (group for group in LANE_OF_GROUP if item.get_closest_marker(group) is not None)
+        return LANE_OF_GROUP.get(next(groups, ""), "programs")
+    (name,) = marker.args
+    if name not in LANES:
+        raise pytest.UsageError(f"{item.nodeid}: {name} is none of the lanes {', '.join(LANES)}")
+    return str(name)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         for group in needs.NEEDS:
             if item.get_closest_marker(group) is None:
@@ -33,45 +74,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             reason = needs.missing(group)
             if reason and not needs.must_run():
                 item.add_marker(pytest.mark.skip(reason=f"{group}: {reason}"))
+    worker = getattr(config, "workerinput", {})
+    if worker.get("workerid") == "gw0":
+        lanes = {item.nodeid: lane_of(item) for item in items}
+        Path(worker["lanes_file"]).write_text(json.dumps(lanes))
 
 
-LANES = {
-    "spark": "session",
-    "documents": "session",
-    "packaging": "machine",
-    "fault": "machine",
-    "docker": "machine",
-    "failover": "elections",
-    "interop": "brokers",
-    "chaos": "brokers",
-    "monitoring": "brokers",
-    "upgrade": "brokers",
-}
-
-
-LANES_BY_TIME = ("elections", "live", "session", "brokers", "machine", "programs")
-"""In this order they begin: the longest first, and early those that mostly wait."""
-LIVE = ("test_following.py", "test_live_page.py", "test_rocketmq_slave.py", "test_tooling.py")
-
-
-def lane_of(nodeid: str) -> str:
-    """Which process runs a test of the groups that start processes, Spark, brokers or containers.
-
-    One is for those that share a Spark session, and for pages that are tried; one for disks and
-    containers, since a container that starts holds the disks that are mounted just then; one for
-    elections, which are mostly waited for; one for nodes and brokers that follow each other, which
-    are waited for too; one for other brokers and what is short; one for the rest, programs of our
-    own. They take about the same time, and three at once keep two processors busy: a fourth makes
-    each of them slower and all of them no faster. Two tests that start half a dozen of Java at once
-    do so one after the other.
-    """
-    if "test_coordinator_backup" in nodeid:
-        return "brokers"
-    if nodeid.split("::")[0].rsplit("/", 1)[-1] in LIVE:
-        return "live"
-    if "test_on_a_standalone_cluster" in nodeid:
-        return "programs"
-    return LANES.get(nodeid.split("/")[1], "programs")
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """xdist's controller collects no tests: one of its workers tells it their lanes by a file."""
+    if LANES_FILE not in node.config.stash:
+        folder = tempfile.TemporaryDirectory(prefix="tandemlog-lanes-")
+        node.config.add_cleanup(folder.cleanup)
+        node.config.stash[LANES_FILE] = Path(folder.name) / "lanes.json"
+    node.workerinput["lanes_file"] = str(node.config.stash[LANES_FILE])
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -83,12 +99,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import LoadScopeScheduling
 
     class ByLane(LoadScopeScheduling):
+        @cached_property
+        def _lanes(self) -> dict[str, str]:
+            """By test; all workers have collected them when the first is asked for."""
+            return dict(json.loads(config.stash[LANES_FILE].read_text()))
+
         def _split_scope(self, nodeid: str) -> str:
-            return lane_of(nodeid)
+            return self._lanes[nodeid]
 
         def _assign_work_unit(self, node: Any) -> None:
             if self.workqueue:
-                first = min(self.workqueue, key=LANES_BY_TIME.index)
+                first = min(self.workqueue, key=LANES.index)
                 self.workqueue.move_to_end(first, last=False)
             super()._assign_work_unit(node)
 

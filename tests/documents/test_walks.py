@@ -18,7 +18,7 @@ from helpers.running import wait_until
 from tandemlog import Admin, errors
 from tandemlog_server.node.settings.node_config import load_config
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.lane("session")]
 
 QUICK_START = DOCS / "quickstart.md"
 GROUP = "billing"

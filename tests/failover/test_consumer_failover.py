@@ -15,7 +15,7 @@ from helpers.running import wait_until
 from tandemlog.consume.follow_options import FollowOptions
 from tandemlog_server.cli.local.drills import QUEUES, TOPIC
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.lane("elections")]
 
 GROUP = "readers"
 # longer than a failover and a machine that stands still take: a member that is missed reads

@@ -14,7 +14,7 @@ import tandemlog
 from helpers.elected import Elected
 from helpers.running import NodeProcess, wait_until
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.lane("brokers")]
 
 STEADY_LEASE_S = 20
 """Nobody is elected here because the machine stood still: the epochs are counted."""

@@ -8,7 +8,7 @@ import pytest
 
 from helpers.running import ROOT, first_of_free_row
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.lane("elections")]
 
 
 @pytest.mark.parametrize("fault", ["kill-master", "switchover"])

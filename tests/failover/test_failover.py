@@ -10,7 +10,7 @@ import pytest
 from helpers.coordinators import EmbeddedProcess, EtcdProcesses, etcd_or_skip
 from helpers.elected_nodes import Account, ElectedNodes
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.lane("elections")]
 
 LEASE_S = 6.0
 STEADY_LEASE_S = 20

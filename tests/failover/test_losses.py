@@ -11,7 +11,7 @@ import tandemlog
 from helpers.elected import Elected
 from helpers.running import NodeProcess, wait_until
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.lane("elections")]
 
 COUNT = 50
 BODY = b"x" * 100

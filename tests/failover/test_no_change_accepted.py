@@ -15,7 +15,7 @@ from helpers.running import NodeProcess, wait_until
 if TYPE_CHECKING:
     import subprocess
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.lane("elections")]
 
 QUOTA = 16 << 20
 

@@ -13,7 +13,7 @@ import tandemlog
 from helpers.elected import Elected
 from helpers.running import NodeProcess, wait_until
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.lane("elections")]
 
 
 def rows(cluster: Elected, *command: str) -> list[dict[str, object]]:

@@ -17,7 +17,7 @@ import tandemlog
 from helpers.elected import Elected
 from helpers.running import ROOT, NodeProcess, wait_until
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.lane("elections")]
 
 PAGE = ROOT / "docs" / "operations.md"
 ASKING = ("check", "history", "topology")

@@ -12,7 +12,7 @@ from helpers.elected import Elected
 from helpers.running import wait_until
 from tandemlog.consume.follow_options import FollowOptions
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.lane("elections")]
 
 TOPIC = "orders"
 OPTIONS = FollowOptions(wait_ms=500, auto_commit_ms=200)

@@ -23,7 +23,7 @@ from tandemlog import Admin, Message, Producer, SendResult, TandemlogError
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
 from tandemlog_server.cli.local.drills import QUEUES, TOPIC
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.lane("elections")]
 
 IN_FLIGHT = 48
 GROUP = "readers"

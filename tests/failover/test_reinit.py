@@ -11,7 +11,7 @@ from helpers.elected_nodes import Account
 from helpers.running import NodeProcess, wait_until
 from tandemlog.format.files.epochs import EpochTable
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.lane("elections")]
 
 
 def incarnation(node: NodeProcess) -> str:

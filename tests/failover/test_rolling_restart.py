@@ -12,7 +12,7 @@ from helpers.elected import Elected
 from helpers.elected_nodes import Account
 from helpers.running import ROOT
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.lane("elections")]
 
 NAMED = r"^(n\d)( \(after a switchover\))?: restart it now"
 

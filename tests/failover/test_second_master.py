@@ -21,7 +21,7 @@ from tandemlog.v1 import common_pb2
 if TYPE_CHECKING:
     import subprocess
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.lane("elections")]
 
 REFUSED = "this store belongs to a cluster that elects its master"
 

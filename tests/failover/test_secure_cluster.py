@@ -19,7 +19,7 @@ from tandemlog_server.cli.local.security import HOSTS, LocalSecurity
 from tandemlog_server.node.certs.folder import cluster_in, make_certificate
 from tandemlog_server.node.certs.owners import Owner, OwnerKind
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.lane("elections")]
 
 NODES = ("n0", "n1", "n2")
 QUICK = ConnectionOptions(retry_timeout_ms=2_000)

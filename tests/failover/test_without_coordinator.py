@@ -13,7 +13,7 @@ from helpers.elected import Elected
 from helpers.running import NodeProcess, wait_until
 from tandemlog import Admin, Consumer, FollowOptions, Message, Producer, TandemlogError
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.lane("elections")]
 
 TOPIC, GROUP, QUEUES = "jobs", "work", 6
 SESSION_S = 20.0

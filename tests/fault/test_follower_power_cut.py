@@ -14,7 +14,7 @@ from helpers.running import wait_until
 from interop.jars import VERSION
 from interop.live import QUEUES, TOPIC, side_by_side
 
-pytestmark = [pytest.mark.fault, pytest.mark.interop]
+pytestmark = [pytest.mark.fault, pytest.mark.interop, pytest.mark.lane("machine")]
 
 
 def test_what_the_broker_acknowledged_on_its_word_survives(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from tandemlog.errors import ChangeRefusedError
 from tandemlog.format.files.names import offset_file_name
 from tandemlog_server.rocketmq.follow.session import HEARTBEAT_S
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.lane("live")]
 
 VERSIONS = ["5.5.0", "4.9.7"]
 

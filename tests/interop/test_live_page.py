@@ -20,7 +20,7 @@ from interop.live import QUEUES, TOPIC, SideBySide, side_by_side
 from interop.rocketmq import BROKER_NAME, CLUSTER
 from tandemlog import Message
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.lane("live")]
 
 PAGE = DOCS / "rocketmq-live.md"
 

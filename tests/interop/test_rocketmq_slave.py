@@ -22,7 +22,7 @@ from tandemlog import Message, ProducerOptions
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, common_pb2
 from tandemlog_server.storage.metadata.json_file import parse
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.lane("live")]
 
 SIZES = StoreSizes(
     commit_log_file_size=262_144, queue_file_size=4_000, index_slots=200, index_entries=800

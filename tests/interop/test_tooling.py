@@ -10,7 +10,7 @@ from interop.load import Consumer, Load
 from interop.rocketmq import Broker, NameServer, StoreSizes
 from interop.store_client import StoreClient
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.lane("live")]
 
 QUEUES = 4
 

@@ -28,7 +28,7 @@ from tandemlog_server.node.certs.owners import OwnerKind
 from tandemlog_server.node.node import Node
 from tandemlog_server.node.settings.node_config import NodeConfig
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.lane("brokers")]
 
 # only with TLS
 NOT_HERE = ("tandemlog_certificate_expiry_seconds",)

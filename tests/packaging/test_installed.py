@@ -17,7 +17,7 @@ from zipfile import ZipFile
 import pytest
 from packaging.requirements import Requirement
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.lane("machine")]
 
 THEIRS = ("storage", "ha", "node", "proto", "cli", "rocketmq")
 """Packages of a user that are named as folders of ours."""

@@ -25,6 +25,7 @@ from helpers.running import ROOT, SMALL, first_of_free_row, wait_until
 
 pytestmark = [
     pytest.mark.cluster,
+    pytest.mark.lane("machine"),
     pytest.mark.skipif(
         sys.version_info >= (3, 13), reason="the lowest numpy has no wheel for this Python"
     ),

@@ -90,6 +90,7 @@ def test_in_this_process(spark: "SparkSession", job: Job) -> None:
     job.check(run_job(spark, job.arguments))
 
 
+@pytest.mark.lane("programs")
 def test_on_a_standalone_cluster(job: Job) -> None:
     from fakes.spark_cluster import DRIVER, spark_cluster
 

@@ -20,7 +20,7 @@ from helpers.needs import cannot_run
 from helpers.running import ROOT, NodeProcess, wait_until
 from tandemlog_server.ha.protocol.versions import SILENT, VERSION
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.lane("brokers")]
 
 PREVIOUS = (Path(__file__).parent / "previous.txt").read_text().strip()
 PACKAGES = ("ha", "node", "storage", "tandemlog")

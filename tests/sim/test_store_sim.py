@@ -19,7 +19,7 @@ from sim.store_stage import Scene
 
 pytestmark = pytest.mark.sim
 
-SEEDS = int(os.environ.get("TANDEMLOG_STORE_SEEDS", "1000"))
+SEEDS = int(os.environ.get("TANDEMLOG_STORE_SEEDS", "250"))
 BLOCK = 25
 SCENE_SEEDS = max(3, SEEDS // 500)
 SEARCH = 100

@@ -23,7 +23,7 @@ from ..output.tables import Format, write_lines
 from ..shared.exit_codes import REFUSED, UNKNOWN_OUTCOME
 from ..shared.failures import CommandError
 from .elections_table import reinit_lines, source
-from .switching import LOOK_S, ask_consent, withdraw
+from .requests import LOOK_S, ask_consent, withdraw
 
 GONE_LOOKS = 30
 """How often a request that has ended without a trace is looked for again."""

@@ -29,9 +29,9 @@ from ..shared.jobs import (
     check_logs,
     shown_job,
 )
-from ..shared.option_groups import StoreSizes, with_groups
-from .store.export import Out, export_command
-from .store.rebuild import BuildOptions, rebuild_below
+from ..shared.store_options import StoreSizes, with_groups
+from .archive import Out, export_command
+from .rebuild import BuildOptions, rebuild_below
 from .store.restore import restore_command
 
 Master = Annotated[

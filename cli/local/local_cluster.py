@@ -5,8 +5,8 @@
     DIR/n0/node.toml          configuration of a node, written at each start
     DIR/n0/node.log           what it says
     DIR/n0/store/             its store; n0's may lie elsewhere (--store)
-    DIR/coordinator/          by which the nodes elect their master (coordinator.py)
-    DIR/secure/               certificates and tokens, if it is secure (security.py)
+    DIR/coordinator/          by which the nodes elect their master (local_coordinator.py)
+    DIR/secure/               certificates and tokens, if it is secure (local_security.py)
 
 Without a coordinator n0 is the master. The nodes ignore Ctrl-C, which a terminal sends to the whole
 group, and are stopped from here: the master first, so that its last puts still find their slaves,
@@ -37,8 +37,8 @@ from tandemlog_server.storage.errors import StoreLockedError
 from tandemlog_server.storage.inspect.geometry import Geometry
 
 from .local_coordinator import EMBEDDED, NONE, LocalCoordinator
+from .local_security import LocalSecurity
 from .process import with_package_path
-from .security import LocalSecurity
 
 HTTP_PORT_DISTANCE = 100
 DEFAULT_SLAVES = 2

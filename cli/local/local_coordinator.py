@@ -19,8 +19,8 @@ from pathlib import Path
 from tandemlog_server.node.settings.listen_endpoints import usable
 from tandemlog_server.node.settings.node_config import ConfigError
 
+from .local_security import COORDINATOR, OPERATOR, LocalSecurity
 from .process import with_package_path
-from .security import COORDINATOR, OPERATOR, LocalSecurity
 
 NONE = "none"
 EMBEDDED = "embedded"

@@ -34,7 +34,7 @@ from tandemlog.produce.producer import AsyncProducer
 from ..output.tables import Format, error_console, write_lines, write_rows
 from ..shared.exit_codes import FAULT, USAGE
 from ..shared.failures import CommandError, exit_code_of, said
-from .line_fields import ToMessage
+from .inputs import ToMessage
 
 GENERATE_BATCH = 20_000
 GENERATE_BYTES = 16 << 20

@@ -33,7 +33,7 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Sec
         found.append((endpoint, options.connection_options(timeout).security))
         raise typer.Exit(0)
 
-    monkeypatch.setattr("tandemlog_server.cli.commands.messages.topic.run_admin", run_admin)
+    monkeypatch.setattr("tandemlog_server.cli.commands.topic.run_admin", run_admin)
     return found
 
 

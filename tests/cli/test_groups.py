@@ -11,7 +11,7 @@ from helpers.cli_node import objects, program
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
 from tandemlog.v1 import broker_pb2
-from tandemlog_server.cli.commands.groups.group import queues_text
+from tandemlog_server.cli.commands.group import queues_text
 
 Ran = Callable[..., Awaitable[tuple[int, str, str]]]
 

@@ -11,7 +11,7 @@ from helpers.made_certificates import now
 from tandemlog import load_profile
 from tandemlog.transport.security_files import SecurityFiles
 from tandemlog_server.cli.local.local_cluster import LocalCluster, Wishes, plan_cluster
-from tandemlog_server.cli.local.security import HOSTS, LocalSecurity
+from tandemlog_server.cli.local.local_security import HOSTS, LocalSecurity
 from tandemlog_server.node.access.access_file import parse_access
 from tandemlog_server.node.access.identities import hash_of
 from tandemlog_server.node.certs.authority import CertificateError

@@ -6,7 +6,7 @@ import pytest
 
 from tandemlog.cluster.topology import Topology, merge_answers
 from tandemlog.v1 import admin_pb2, common_pb2
-from tandemlog_server.cli.cluster.rolling import is_back, obstacle, order
+from tandemlog_server.cli.commands.restart import is_back, obstacle, order
 
 NODES = ("n0", "n1", "n2")
 

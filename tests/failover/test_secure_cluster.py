@@ -15,7 +15,7 @@ from helpers.running import ROOT, first_of_free_row, wait_until
 from tandemlog import Admin, ConnectionOptions, Message, Producer, ProducerOptions, Security
 from tandemlog.cluster.elections import ClusterChange
 from tandemlog.errors import AuthenticationError, NodeUnavailableError, TandemlogError
-from tandemlog_server.cli.local.security import HOSTS, LocalSecurity
+from tandemlog_server.cli.local.local_security import HOSTS, LocalSecurity
 from tandemlog_server.node.certs.folder import cluster_in, make_certificate
 from tandemlog_server.node.certs.owners import Owner, OwnerKind
 

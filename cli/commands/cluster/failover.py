@@ -8,7 +8,7 @@ from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.elections import ClusterChange
 
 from ...cluster.elections_table import failover_lines
-from ...cluster.switching import Wish, carry_out
+from ...cluster.requests import Wish, carry_out
 from ...output.tables import Format
 from ...shared.command import new_app
 from ...shared.exit_codes import REFUSED, USAGE, epilog

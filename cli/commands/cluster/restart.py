@@ -6,12 +6,12 @@ import typer
 
 from tandemlog.admin import AsyncAdmin
 
-from ...cluster.rolling import Restarting, restart_all
 from ...shared.command import new_app
 from ...shared.exit_codes import USAGE, epilog
 from ...shared.failures import CommandError, one_line_errors
 from ...shared.online import run_admin
 from ...shared.options import DEFAULT_ENDPOINT, DryRun, Endpoint, timeout_option
+from ..restart import Restarting, restart_all
 
 app = new_app()
 

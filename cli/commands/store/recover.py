@@ -13,8 +13,8 @@ from ...output.tables import Format, write_lines
 from ...shared.command import new_app
 from ...shared.exit_codes import epilog
 from ...shared.failures import one_line_errors
-from ...shared.option_groups import StoreSizes, store_config, with_groups
 from ...shared.options import FormatOption, Store
+from ...shared.store_options import StoreSizes, store_config, with_groups
 
 app = new_app()
 

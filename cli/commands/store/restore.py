@@ -8,7 +8,7 @@ import typer
 from ...shared.command import new_app
 from ...shared.exit_codes import epilog
 from ...shared.jobs import JobOptions, loaded, shown_job
-from ...shared.option_groups import StoreSizes, with_groups
+from ...shared.store_options import StoreSizes, with_groups
 
 app = new_app()
 

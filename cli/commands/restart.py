@@ -23,10 +23,10 @@ from tandemlog.cluster.elections import ClusterChange
 from tandemlog.cluster.topology import NodeInfo, Topology
 from tandemlog.errors import TandemlogError
 
+from ..cluster.requests import Wish, carry_out
 from ..output.tables import Format
 from ..shared.exit_codes import REFUSED
 from ..shared.failures import CommandError
-from .switching import Wish, carry_out
 
 LOOK_S = 0.5
 

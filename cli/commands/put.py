@@ -12,15 +12,15 @@ from tandemlog.message import Message
 from tandemlog.produce.options import MAX_DELIVERY_TIMEOUT_MS, ProducerOptions
 from tandemlog.produce.producer import AsyncProducer
 
-from ...messages.line_fields import Queues, Rows, ToMessage, keyed, plain
-from ...messages.lines import MAX_SIZE, check_files, lines_of, whole
-from ...messages.sending import Sending
-from ...output.tables import Format
-from ...shared.command import new_app
-from ...shared.completion import complete_topic
-from ...shared.exit_codes import epilog
-from ...shared.failures import one_line_errors
-from ...shared.options import (
+from ..messages.inputs import Queues, Rows, ToMessage, keyed, plain
+from ..messages.lines import MAX_SIZE, check_files, lines_of, whole
+from ..messages.sending import Sending
+from ..output.tables import Format
+from ..shared.command import new_app
+from ..shared.completion import complete_topic
+from ..shared.exit_codes import epilog
+from ..shared.failures import one_line_errors
+from ..shared.options import (
     DEFAULT_ENDPOINT,
     DEFAULT_TIMEOUT_S,
     Endpoint,

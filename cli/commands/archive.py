@@ -7,16 +7,16 @@ import typer
 
 from tandemlog.logs.job_errors import OnCorruption
 
-from ...shared.command import new_app
-from ...shared.exit_codes import epilog
-from ...shared.jobs import (
+from ..shared.command import new_app
+from ..shared.exit_codes import epilog
+from ..shared.jobs import (
     JobOptions,
     LogArgument,
     OnCorruptionOption,
     check_logs,
     shown_job,
 )
-from ...shared.option_groups import StoreSizes, with_groups
+from ..shared.store_options import StoreSizes, with_groups
 
 Out = Annotated[
     Path,

@@ -23,11 +23,11 @@ from tandemlog_server.node.certs.folder import (
 )
 from tandemlog_server.node.certs.owners import Owner, OwnerKind
 
-from ...output.tables import Format, write_rows
-from ...shared.command import new_app
-from ...shared.exit_codes import FAULT, STORE, epilog
-from ...shared.failures import CommandError, one_line_errors
-from ...shared.options import FormatOption
+from ..output.tables import Format, write_rows
+from ..shared.command import new_app
+from ..shared.exit_codes import FAULT, STORE, epilog
+from ..shared.failures import CommandError, one_line_errors
+from ..shared.options import FormatOption
 
 app = new_app("Make and show certificates: for those who have no authority of their own.")
 

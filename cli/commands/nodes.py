@@ -11,14 +11,14 @@ from rich.text import Text
 from tandemlog.cluster.connection import Connection
 from tandemlog.errors import NodeUnavailableError
 
-from ...cluster.elections_table import coordinator_notes
-from ...cluster.nodes_table import COLUMNS, TITLES, alarm_lines, node_rows, picture, summary
-from ...output.tables import Format, error_console, write_rows
-from ...shared.command import new_app
-from ...shared.exit_codes import epilog
-from ...shared.failures import one_line_errors
-from ...shared.online import run_admin
-from ...shared.options import (
+from ..cluster.elections_table import coordinator_notes
+from ..cluster.nodes_table import COLUMNS, TITLES, alarm_lines, node_rows, picture, summary
+from ..output.tables import Format, error_console, write_rows
+from ..shared.command import new_app
+from ..shared.exit_codes import epilog
+from ..shared.failures import one_line_errors
+from ..shared.online import run_admin
+from ..shared.options import (
     DEFAULT_ENDPOINT,
     DEFAULT_TIMEOUT_S,
     Endpoint,

@@ -20,13 +20,13 @@ from tandemlog.consume.reading.positions import EARLIEST, LATEST, Queue, Start
 from tandemlog.consume.reading.queue_lag import QueueLag
 from tandemlog.errors import UnknownGroupError, UnknownQueueError
 
-from ...output.tables import Format, error_console, write_rows
-from ...shared.command import new_app
-from ...shared.completion import complete_group, complete_topic
-from ...shared.exit_codes import epilog
-from ...shared.failures import one_line_errors
-from ...shared.online import run_admin
-from ...shared.options import (
+from ..output.tables import Format, error_console, write_rows
+from ..shared.command import new_app
+from ..shared.completion import complete_group, complete_topic
+from ..shared.exit_codes import epilog
+from ..shared.failures import one_line_errors
+from ..shared.online import run_admin
+from ..shared.options import (
     DEFAULT_ENDPOINT,
     DEFAULT_TIMEOUT_S,
     DryRun,
@@ -35,7 +35,7 @@ from ...shared.options import (
     Timeout,
     now_ms,
 )
-from ...shared.times import parse_time_ms
+from ..shared.times import parse_time_ms
 
 AT_ONCE = 8
 """Groups that are asked about at a time."""

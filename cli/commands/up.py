@@ -21,8 +21,8 @@ from tandemlog_server.node.certs.authority import CertificateError
 from tandemlog_server.node.settings.listen_endpoints import ListenError
 from tandemlog_server.rocketmq.follow.address import parse_address
 
-from ...cluster.nodes_table import alarm_lines, node_rows, picture
-from ...local.local_cluster import (
+from ..cluster.nodes_table import alarm_lines, node_rows, picture
+from ..local.local_cluster import (
     DEFAULT_LOG_FILE_SIZE,
     DEFAULT_SLAVES,
     ELECTED,
@@ -36,12 +36,12 @@ from ...local.local_cluster import (
     locked,
     plan_cluster,
 )
-from ...local.local_coordinator import ETCD, NONE, PORT_DISTANCE
-from ...local.restarts import Restarts
-from ...shared.command import new_app
-from ...shared.exit_codes import ADDRESS, STORE, epilog
-from ...shared.failures import CommandError, one_line_errors
-from ...shared.options import DEFAULTS
+from ..local.local_coordinator import ETCD, NONE, PORT_DISTANCE
+from ..local.restarts import Restarts
+from ..shared.command import new_app
+from ..shared.exit_codes import ADDRESS, STORE, epilog
+from ..shared.failures import CommandError, one_line_errors
+from ..shared.options import DEFAULTS
 
 REFRESH_S = 0.5
 

@@ -9,14 +9,14 @@ import typer
 from tandemlog.admin import AsyncAdmin
 from tandemlog.errors import NodeUnavailableError
 
-from ...cluster.metrics import Sample, rates, samples, summed
-from ...output.tables import Format, write_lines, write_table
-from ...shared import connecting
-from ...shared.command import new_app
-from ...shared.completion import complete_topic
-from ...shared.exit_codes import epilog
-from ...shared.failures import one_line_errors
-from ...shared.options import (
+from ..cluster.metrics import Sample, rates, samples, summed
+from ..output.tables import Format, write_lines, write_table
+from ..shared import connecting
+from ..shared.command import new_app
+from ..shared.completion import complete_topic
+from ..shared.exit_codes import epilog
+from ..shared.failures import one_line_errors
+from ..shared.options import (
     DEFAULT_ENDPOINT,
     DEFAULT_TIMEOUT_S,
     Endpoint,

@@ -7,13 +7,13 @@ import typer
 from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.node_details import NodeSetting, SettingChange
 
-from ...cluster.chosen_nodes import NodeOption, each_node
-from ...output.tables import Format, write_lines, write_table
-from ...shared.command import new_app
-from ...shared.exit_codes import epilog
-from ...shared.failures import one_line_errors
-from ...shared.online import run_admin
-from ...shared.options import (
+from ..cluster.chosen_nodes import NodeOption, each_node
+from ..output.tables import Format, write_lines, write_table
+from ..shared.command import new_app
+from ..shared.exit_codes import epilog
+from ..shared.failures import one_line_errors
+from ..shared.online import run_admin
+from ..shared.options import (
     DEFAULT_ENDPOINT,
     DEFAULT_TIMEOUT_S,
     DryRun,

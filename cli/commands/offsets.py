@@ -8,13 +8,13 @@ import typer
 from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.topology import ReadFrom
 
-from ...output.tables import Format, write_rows
-from ...shared.command import new_app
-from ...shared.completion import complete_group, complete_topic
-from ...shared.exit_codes import epilog
-from ...shared.failures import one_line_errors
-from ...shared.online import run_admin
-from ...shared.options import (
+from ..output.tables import Format, write_rows
+from ..shared.command import new_app
+from ..shared.completion import complete_group, complete_topic
+from ..shared.exit_codes import epilog
+from ..shared.failures import one_line_errors
+from ..shared.online import run_admin
+from ..shared.options import (
     DEFAULT_ENDPOINT,
     DEFAULT_TIMEOUT_S,
     Endpoint,
@@ -23,7 +23,7 @@ from ...shared.options import (
     Timeout,
     now_ms,
 )
-from ...shared.times import FORMS, parse_time_ms
+from ..shared.times import FORMS, parse_time_ms
 
 if TYPE_CHECKING:
     from tandemlog.consume.reading.positions import Queue

@@ -6,14 +6,14 @@ import typer
 
 from tandemlog.cluster.elections import ClusterChange
 
-from ...cluster.changing import change_now
-from ...cluster.elections_table import MEMBER_COLUMNS, member_rows, source
-from ...output.tables import Format, write_lines, write_table
-from ...shared.command import new_app
-from ...shared.exit_codes import epilog
-from ...shared.failures import one_line_errors
-from ...shared.online import run_admin
-from ...shared.options import DEFAULT_ENDPOINT, DEFAULT_TIMEOUT_S, Endpoint, FormatOption, Timeout
+from ..cluster.changing import change_now
+from ..cluster.elections_table import MEMBER_COLUMNS, member_rows, source
+from ..output.tables import Format, write_lines, write_table
+from ..shared.command import new_app
+from ..shared.exit_codes import epilog
+from ..shared.failures import one_line_errors
+from ..shared.online import run_admin
+from ..shared.options import DEFAULT_ENDPOINT, DEFAULT_TIMEOUT_S, Endpoint, FormatOption, Timeout
 
 app = new_app("Show, remove and take back the nodes of a cluster that elects its master.")
 

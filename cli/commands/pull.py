@@ -15,7 +15,7 @@ from tandemlog.consume.reading.positions import EARLIEST, LATEST, Queue, Start
 from tandemlog.consume.stream import AsyncStream
 from tandemlog.memory import keep_freed_memory
 
-from ...messages.reading import (
+from ..messages.reading import (
     Ending,
     EveryQueue,
     Offsets,
@@ -25,12 +25,12 @@ from ...messages.reading import (
     queue_ranges,
     stops_at,
 )
-from ...output.message_formats import Write, writer_of
-from ...shared.command import new_app
-from ...shared.completion import complete_group, complete_topic
-from ...shared.exit_codes import epilog
-from ...shared.failures import one_line_errors
-from ...shared.options import (
+from ..output.message_formats import Write, writer_of
+from ..shared.command import new_app
+from ..shared.completion import complete_group, complete_topic
+from ..shared.exit_codes import epilog
+from ..shared.failures import one_line_errors
+from ..shared.options import (
     DEFAULT_ENDPOINT,
     DEFAULT_TIMEOUT_S,
     Endpoint,
@@ -40,7 +40,7 @@ from ...shared.options import (
     connection_options,
     now_ms,
 )
-from ...shared.times import FORMS, LEAST_MS, MAX_LENGTH, parse_time_ms
+from ..shared.times import FORMS, LEAST_MS, MAX_LENGTH, parse_time_ms
 
 COMMIT_S = 1.0
 

@@ -8,14 +8,14 @@ from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.topology import ReadFrom
 from tandemlog.consume.received.received_message import ReceivedMessage
 
-from ...output.message_rows import MESSAGE_COLUMNS, received_row, table_row
-from ...output.tables import Format, write_rows
-from ...shared.command import new_app
-from ...shared.completion import complete_topic
-from ...shared.exit_codes import NOT_FOUND, epilog
-from ...shared.failures import CommandError, one_line_errors
-from ...shared.online import run_admin
-from ...shared.options import (
+from ..output.message_rows import MESSAGE_COLUMNS, received_row, table_row
+from ..output.tables import Format, write_rows
+from ..shared.command import new_app
+from ..shared.completion import complete_topic
+from ..shared.exit_codes import NOT_FOUND, epilog
+from ..shared.failures import CommandError, one_line_errors
+from ..shared.online import run_admin
+from ..shared.options import (
     DEFAULT_ENDPOINT,
     DEFAULT_TIMEOUT_S,
     Endpoint,
@@ -24,7 +24,7 @@ from ...shared.options import (
     Timeout,
     now_ms,
 )
-from ...shared.times import parse_time_ms
+from ..shared.times import parse_time_ms
 
 MAX_MESSAGES = 2**31 - 1  # what the field of a request holds
 

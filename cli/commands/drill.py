@@ -12,14 +12,14 @@ from rich.console import Console
 from tandemlog import Admin
 from tandemlog.format.calls import DEFAULT_PORT
 
-from ...local.drills import QUEUES, TOPIC, Account, Drill, Load, Round
-from ...local.local_cluster import ClusterError, LocalCluster, Wishes, plan_cluster
-from ...local.local_coordinator import EMBEDDED, ETCD
-from ...output.tables import Format, write_rows
-from ...shared.command import new_app
-from ...shared.exit_codes import epilog
-from ...shared.failures import CommandError, one_line_errors
-from ...shared.options import FormatOption
+from ..local.drills import QUEUES, TOPIC, Account, Drill, Load, Round
+from ..local.local_cluster import ClusterError, LocalCluster, Wishes, plan_cluster
+from ..local.local_coordinator import EMBEDDED, ETCD
+from ..output.tables import Format, write_rows
+from ..shared.command import new_app
+from ..shared.exit_codes import epilog
+from ..shared.failures import CommandError, one_line_errors
+from ..shared.options import FormatOption
 
 FAULTS = ("kill-master", "pause-master", "kill-slave", "switchover")
 

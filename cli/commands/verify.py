@@ -34,13 +34,13 @@ from tandemlog_server.storage.tools.cautions import cautions
 from tandemlog_server.storage.tools.compare import CompareReport, compare, confirmed_end
 from tandemlog_server.storage.tools.verify import Fault, VerifyReport, fault_of, verify
 
-from ...output.offline import say_lines
-from ...output.progress import byte_progress
-from ...output.tables import write_lines
-from ...shared.command import new_app
-from ...shared.exit_codes import FAULT, epilog
-from ...shared.failures import CommandError
-from ...shared.jobs import (
+from ..output.offline import say_lines
+from ..output.progress import byte_progress
+from ..output.tables import write_lines
+from ..shared.command import new_app
+from ..shared.exit_codes import FAULT, epilog
+from ..shared.failures import CommandError
+from ..shared.jobs import (
     NO_MASTER,
     Form,
     Job,
@@ -49,7 +49,7 @@ from ...shared.jobs import (
     check_logs,
     job_failures,
 )
-from ...shared.option_groups import StoreSizes, store_config, with_groups
+from ..shared.store_options import StoreSizes, store_config, with_groups
 
 WHOLE_LOG: Final = (1 << 63) - 1
 LOG_ALONE: Final = "only the log was checked, not queues, index and small files"

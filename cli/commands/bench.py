@@ -19,13 +19,13 @@ from tandemlog.memory import keep_freed_memory
 from tandemlog.produce.options import ProducerOptions
 from tandemlog.produce.producer import AsyncProducer
 
-from ...messages.load import HEAD, Consuming, Load, Measured, Producing
-from ...output.tables import error_console, write_table
-from ...shared.command import new_app
-from ...shared.completion import complete_topic
-from ...shared.exit_codes import epilog
-from ...shared.failures import CommandError, exit_code_of, one_line_errors, said
-from ...shared.options import (
+from ..messages.load import HEAD, Consuming, Load, Measured, Producing
+from ..output.tables import error_console, write_table
+from ..shared.command import new_app
+from ..shared.completion import complete_topic
+from ..shared.exit_codes import epilog
+from ..shared.failures import CommandError, exit_code_of, one_line_errors, said
+from ..shared.options import (
     DEFAULT_ENDPOINT,
     DEFAULT_TIMEOUT_S,
     Endpoint,

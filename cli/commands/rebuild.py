@@ -17,13 +17,13 @@ from tandemlog.format.words import counted
 from tandemlog.logs.job_errors import OnCorruption
 from tandemlog_server.storage.tools.rebuild import rebuild
 
-from ...output.offline import say_lines
-from ...output.progress import byte_progress
-from ...output.tables import write_lines
-from ...shared.command import new_app
-from ...shared.exit_codes import epilog
-from ...shared.failures import one_line_errors
-from ...shared.jobs import (
+from ..output.offline import say_lines
+from ..output.progress import byte_progress
+from ..output.tables import write_lines
+from ..shared.command import new_app
+from ..shared.exit_codes import epilog
+from ..shared.failures import one_line_errors
+from ..shared.jobs import (
     NO_MASTER,
     Form,
     JobOptions,
@@ -32,8 +32,8 @@ from ...shared.jobs import (
     check_logs,
     shown_job,
 )
-from ...shared.option_groups import StoreSizes, store_config, with_groups
-from .recover import recovery_row
+from ..shared.store_options import StoreSizes, store_config, with_groups
+from .store.recover import recovery_row
 
 app = new_app()
 

@@ -20,13 +20,13 @@ from tandemlog.format.constants import (
 )
 from tandemlog.format.words import counted
 
-from ...output.tables import Format, date_text, error_console, write_rows
-from ...shared.command import new_app
-from ...shared.completion import complete_topic
-from ...shared.exit_codes import REFUSED, USAGE, epilog
-from ...shared.failures import CommandError, one_line_errors
-from ...shared.online import run_admin
-from ...shared.options import (
+from ..output.tables import Format, date_text, error_console, write_rows
+from ..shared.command import new_app
+from ..shared.completion import complete_topic
+from ..shared.exit_codes import REFUSED, USAGE, epilog
+from ..shared.failures import CommandError, one_line_errors
+from ..shared.online import run_admin
+from ..shared.options import (
     DEFAULT_ENDPOINT,
     DEFAULT_TIMEOUT_S,
     PATIENT_TIMEOUT_S,

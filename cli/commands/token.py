@@ -9,11 +9,11 @@ import typer
 from tandemlog_server.node.access.access_editing import AccessEditError, Grant, edited, read_access
 from tandemlog_server.node.access.tokens import hash_of, new_token, write_secret
 
-from ...output.tables import Format, write_rows
-from ...shared.command import new_app
-from ...shared.exit_codes import NOT_FOUND, STORE, epilog
-from ...shared.failures import CommandError, one_line_errors
-from ...shared.options import FormatOption
+from ..output.tables import Format, write_rows
+from ..shared.command import new_app
+from ..shared.exit_codes import NOT_FOUND, STORE, epilog
+from ..shared.failures import CommandError, one_line_errors
+from ..shared.options import FormatOption
 
 app = new_app("Add, list and revoke the tokens in an access file.")
 

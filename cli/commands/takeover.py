@@ -8,14 +8,14 @@ import typer
 from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.takeover import Takeover
 
-from ...cluster.moving_over import moved_lines, plan_lines, row_of
-from ...cluster.switching import ask_consent
-from ...output.tables import Format, write_lines
-from ...shared.command import new_app
-from ...shared.exit_codes import REFUSED, epilog
-from ...shared.failures import CommandError, one_line_errors
-from ...shared.online import run_admin
-from ...shared.options import DEFAULT_ENDPOINT, DryRun, Endpoint, FormatOption, Timeout, Yes
+from ..cluster.moving_over import moved_lines, plan_lines, row_of
+from ..cluster.requests import ask_consent
+from ..output.tables import Format, write_lines
+from ..shared.command import new_app
+from ..shared.exit_codes import REFUSED, epilog
+from ..shared.failures import CommandError, one_line_errors
+from ..shared.online import run_admin
+from ..shared.options import DEFAULT_ENDPOINT, DryRun, Endpoint, FormatOption, Timeout, Yes
 
 LOOK_S = 0.3
 

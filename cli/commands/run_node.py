@@ -14,9 +14,9 @@ from tandemlog_server.node.run import run_node
 from tandemlog_server.node.settings.listen_endpoints import ListenError
 from tandemlog_server.node.settings.node_config import NodeConfig, load_config
 
-from ...shared.command import new_app
-from ...shared.exit_codes import ADDRESS, epilog
-from ...shared.failures import CommandError, exit_code_of, one_line_errors
+from ..shared.command import new_app
+from ..shared.exit_codes import ADDRESS, epilog
+from ..shared.failures import CommandError, exit_code_of, one_line_errors
 
 app = new_app()
 

@@ -20,9 +20,9 @@ from tandemlog_server.node.settings.listen_endpoints import ListenError
 from tandemlog_server.node.settings.node_config import ConfigError
 from tandemlog_server.node.settings.security_sections import is_loopback
 
-from ...shared.command import new_app
-from ...shared.exit_codes import ADDRESS, STORE, epilog
-from ...shared.failures import CommandError, one_line_errors
+from ..shared.command import new_app
+from ..shared.exit_codes import ADDRESS, STORE, epilog
+from ..shared.failures import CommandError, one_line_errors
 
 app = new_app()
 

@@ -1,1 +1,0 @@
-"""Consumer groups: their members, how far they have come, and moving them."""

@@ -1,1 +1,0 @@
-"""Programs that run until they are stopped: nodes, coordinators, local clusters."""

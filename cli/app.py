@@ -17,7 +17,7 @@ from tandemlog_server.ha.protocol.versions import VERSION
 
 from .shared.exit_codes import INTERRUPTED, table
 
-# command: its module below commands/
+# command: its module in commands/
 COMMANDS = {
     "up": "up",
     "node": "run_node",
@@ -31,34 +31,34 @@ COMMANDS = {
     "offsets": "offsets",
     "list": "nodes",
     "stats": "stats",
-    "check": "cluster.check",
-    "topology": "cluster.topology",
-    "history": "cluster.history",
-    "switchover": "cluster.switchover",
-    "failover": "cluster.failover",
-    "reinit": "cluster.reinit",
+    "check": "nodes",
+    "topology": "elections",
+    "history": "elections",
+    "switchover": "elections",
+    "failover": "elections",
+    "reinit": "elections",
     "takeover": "takeover",
-    "pause": "cluster.pause",
-    "resume": "cluster.resume",
+    "pause": "elections",
+    "resume": "elections",
     "member": "elections",
     "config": "config",
-    "restart": "cluster.restart",
-    "connections": "cluster.connections",
+    "restart": "restart",
+    "connections": "nodes",
     "drill": "drill",
     "certs": "certs",
     "token": "token",
-    "dump": "store.dump",
-    "recover": "store.recover",
-    "rebuild": "rebuild",
+    "dump": "store",
+    "recover": "store",
+    "rebuild": "store",
     "verify": "verify",
     "export": "archive",
-    "restore": "store.restore",
+    "restore": "archive",
     "pipeline": "pipeline",
 }
 
 
 class Commands(TyperGroup):
-    """Commands by name; each is the Typer app of its module."""
+    """Commands by name. The Typer app of a module is a command, or has several of them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
@@ -69,6 +69,7 @@ class Commands(TyperGroup):
             return None
         module = importlib.import_module(f"{__package__}.commands.{module_name}")
         command = typer.main.get_command(module.app)
+        command = getattr(command, "commands", {}).get(cmd_name, command)
         command.name = cmd_name
         return command
 

@@ -1,4 +1,4 @@
-"""`tandemlog export`: a log as Parquet."""
+"""`tandemlog export` and `tandemlog restore`: a log as Parquet, and a store from that."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,15 +8,15 @@ import typer
 from tandemlog.logs.job_errors import OnCorruption
 
 from ..shared.command import new_app
-from ..shared.exit_codes import epilog
 from ..shared.jobs import (
     JobOptions,
     LogArgument,
     OnCorruptionOption,
     check_logs,
+    loaded,
     shown_job,
 )
-from ..shared.store_options import StoreSizes, with_groups
+from ..shared.store_options import StoreSizes
 
 Out = Annotated[
     Path,
@@ -26,6 +26,7 @@ Out = Annotated[
 app = new_app()
 
 
+@app.command("export")
 def export_command(
     store: LogArgument,
     out: Out,
@@ -59,4 +60,33 @@ def export_command(
         job.run(job.module.export, store, out, chosen)
 
 
-app.command("export", epilog=epilog())(with_groups(export_command))
+@app.command("restore")
+def restore_command(
+    archive: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="Folder that `export` wrote.", show_default=False),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="STORE", help="Folder of the new store.", show_default=False),
+    ],
+    log_only: Annotated[
+        bool,
+        typer.Option("--log-only", help="Restore only the log, without consume queues and index."),
+    ] = False,
+    *,
+    sizes: StoreSizes,
+    options: JobOptions,
+) -> None:
+    """Restore a store from an export: the log files byte for byte, then queues and index."""
+    with shown_job("restore", options) as job:
+        loaded("tandemlog.logs.tasks.archive").read_manifest(archive)
+        derived = loaded("tandemlog.logs.jobs.rebuild").RebuildOptions(
+            queues=not log_only,
+            index=not log_only,
+            index_slots=sizes.index_slots,
+            index_entries=sizes.index_entries,
+            queue_file_size=sizes.queue_file_size,
+            target_bytes=options.target_bytes,
+        )
+        job.run(job.module.restore, archive, out, derived)

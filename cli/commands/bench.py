@@ -8,9 +8,10 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import TextColumn
 
 from tandemlog.admin import DEFAULT_QUEUES, AsyncAdmin
+from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.cluster.topology import ReadFrom
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.consume.reading.positions import EARLIEST, LATEST
@@ -20,11 +21,11 @@ from tandemlog.produce.options import ProducerOptions
 from tandemlog.produce.producer import AsyncProducer
 
 from ..messages.load import HEAD, Consuming, Load, Measured, Producing
-from ..output.tables import error_console, write_table
+from ..output.progress import progress_bar
+from ..output.tables import write_table
 from ..shared.command import new_app
 from ..shared.completion import complete_topic
-from ..shared.exit_codes import epilog
-from ..shared.failures import CommandError, exit_code_of, one_line_errors, said
+from ..shared.failures import CommandError, exit_code_of, text_of
 from ..shared.options import (
     DEFAULT_ENDPOINT,
     DEFAULT_TIMEOUT_S,
@@ -52,7 +53,7 @@ class BenchFormat(StrEnum):
     JSON = "json"
 
 
-@app.command("bench", epilog=epilog())
+@app.command("bench")
 def bench_command(
     what: Annotated[
         What,
@@ -138,86 +139,73 @@ def bench_command(
     load = Load(topic, size, count, duration, rate, producers, consumers, not no_wait)
     keep_freed_memory()
 
+    connection = connection_options(timeout)
+
     async def run() -> dict[str, Measured]:
-        connection = connection_options(timeout)
         async with AsyncAdmin(check_endpoints(endpoint), connection=connection) as admin:
             if create:
                 with contextlib.suppress(TopicExistsError):
                     await admin.create_topic(topic, queues)
             number = (await admin.topic(topic)).read_queues
-        async with contextlib.AsyncExitStack() as stack:
-            sending, reading = await _carried_out(
-                stack, what, load, endpoint, timeout, read_from, number
+        return await _measured(what, load, endpoint, read_from, connection, number)
+
+    measured = asyncio.run(run())
+    _show(measured, load, form)
+    for each in measured.values():
+        if each.problem is not None:
+            raise CommandError(
+                f"{each.messages} acknowledged, {each.failed} not: {text_of(each.problem)}",
+                exit_code_of(each.problem),
             )
-            measured = {"put": sending, "get": reading}
-            return {name: each for name, each in measured.items() if each is not None}
-
-    with one_line_errors():
-        found = asyncio.run(run())
-        _show(found, load, form)
-        for each in found.values():
-            if each.problem is not None:
-                raise CommandError(
-                    f"{each.messages} acknowledged, {each.failed} not: {said(each.problem)}",
-                    exit_code_of(each.problem),
-                )
 
 
-async def _carried_out(
-    stack: contextlib.AsyncExitStack,
+async def _measured(
     what: What,
     load: Load,
     endpoint: str,
-    timeout_s: float,
     read_from: ReadFrom,
+    connection: ConnectionOptions,
     queues: int,
-) -> tuple[Measured | None, Measured | None]:
+) -> dict[str, Measured]:
     """Run the load; what the producers and the consumers measured."""
-    connection = connection_options(timeout_s)
     producing = None if what is What.GET else Producing(load)
     consuming = None if what is What.PUT else Consuming(load, producing)
-    streams = []
-    for number in range(min(load.consumers, queues) if consuming else 0):
-        consumer = await stack.enter_async_context(
-            AsyncConsumer(endpoint, read_from=read_from, connection=connection)
-        )
-        stream = await consumer.follow(
-            load.topic,
-            queues=range(number, queues, load.consumers),
-            start=LATEST if producing else EARLIEST,
-            until_end=producing is None,
-        )
-        streams.append(await stack.enter_async_context(stream))
-    producers = [
-        await stack.enter_async_context(
-            AsyncProducer(endpoint, ProducerOptions(connection=connection))
-        )
-        for _ in range(load.producers if producing else 0)
-    ]
-    put = None if producing is None else producing.measured
-    got = None if consuming is None else consuming.measured
-    async with _progress(what, load, got or put or Measured()):
-        await asyncio.gather(
-            *([producing.run(producers)] if producing else []),
-            *([consuming.run(streams)] if consuming else []),
-        )
-    return put, got
+    measured = {}
+    if producing is not None:
+        measured["put"] = producing.measured
+    if consuming is not None:
+        measured["get"] = consuming.measured
+    async with contextlib.AsyncExitStack() as stack:
+        streams = []
+        for number in range(min(load.consumers, queues) if consuming else 0):
+            consumer = await stack.enter_async_context(
+                AsyncConsumer(endpoint, read_from=read_from, connection=connection)
+            )
+            stream = await consumer.follow(
+                load.topic,
+                queues=range(number, queues, load.consumers),
+                start=LATEST if producing else EARLIEST,
+                until_end=producing is None,
+            )
+            streams.append(await stack.enter_async_context(stream))
+        producers = [
+            await stack.enter_async_context(
+                AsyncProducer(endpoint, ProducerOptions(connection=connection))
+            )
+            for _ in range(load.producers if producing else 0)
+        ]
+        async with _progress(what, load, list(measured.values())[-1]):
+            await asyncio.gather(
+                *([producing.run(producers)] if producing else []),
+                *([consuming.run(streams)] if consuming else []),
+            )
+    return measured
 
 
 @contextlib.asynccontextmanager
 async def _progress(what: What, load: Load, measured: Measured) -> AsyncIterator[None]:
     """A bar on stderr if that is a terminal."""
-    console = error_console()
-    bar = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[messages]:,} messages"),
-        TimeElapsedColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-    )
+    bar = progress_bar(TextColumn("{task.fields[messages]:,} messages"))
 
     async def show() -> None:
         while True:
@@ -233,8 +221,8 @@ async def _progress(what: What, load: Load, measured: Measured) -> AsyncIterator
             shower.cancel()
 
 
-def _show(found: dict[str, Measured], load: Load, form: BenchFormat) -> None:
-    rows: dict[str, dict[str, Any]] = {name: each.row() for name, each in found.items()}
+def _show(measured: dict[str, Measured], load: Load, form: BenchFormat) -> None:
+    rows: dict[str, dict[str, Any]] = {name: each.row() for name, each in measured.items()}
     if form is BenchFormat.TABLE:
         write_table([{"": name, **row} for name, row in rows.items()])
         return

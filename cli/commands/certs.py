@@ -25,8 +25,8 @@ from tandemlog_server.node.certs.owners import Owner, OwnerKind
 
 from ..output.tables import Format, write_rows
 from ..shared.command import new_app
-from ..shared.exit_codes import FAULT, STORE, epilog
-from ..shared.failures import CommandError, one_line_errors
+from ..shared.exit_codes import FAULT, STORE
+from ..shared.failures import CommandError
 from ..shared.options import FormatOption
 
 app = new_app("Make and show certificates: for those who have no authority of their own.")
@@ -67,7 +67,7 @@ Out = Annotated[
 COLUMNS = ("file", "name", "kind", "cluster", "hosts", "until", "state", "issuer", "fits_key")
 
 
-@app.command("authority", epilog=epilog())
+@app.command("authority")
 def authority(
     directory: Folder,
     cluster: Annotated[
@@ -85,11 +85,11 @@ def authority(
     Everyone who has the key can make certificates that the cluster accepts: keep the folder on a
     machine of the operators, and copy to each node only ca.crt and its own pair.
     """
-    with one_line_errors(), _explained():
+    with _explained():
         _made(make_authority(directory, _checked_cluster(cluster), days, _now(), force=force))
 
 
-@app.command("node", epilog=epilog())
+@app.command("node")
 def node(
     directory: Folder,
     node_id: Annotated[str, typer.Argument(metavar="NODE_ID", show_default=False)],
@@ -104,7 +104,7 @@ def node(
     _make(directory, OwnerKind.NODE, node_id, host, days, out)
 
 
-@app.command("coordinator", epilog=epilog())
+@app.command("coordinator")
 def coordinator(
     directory: Folder,
     name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
@@ -117,7 +117,7 @@ def coordinator(
     _make(directory, OwnerKind.COORDINATOR, name, host, days, out)
 
 
-@app.command("client", epilog=epilog())
+@app.command("client")
 def client(
     directory: Folder,
     name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
@@ -131,7 +131,7 @@ def client(
     _make(directory, OwnerKind.CLIENT, name, None, days, out)
 
 
-@app.command("cluster", epilog=epilog())
+@app.command("cluster")
 def cluster_command(
     directory: Folder,
     cluster: Annotated[
@@ -174,7 +174,7 @@ def cluster_command(
     callers = [each for each in clients.split(",") if each]
     if not servers and not callers:
         raise typer.BadParameter("give --nodes, --coordinators or --clients")
-    with one_line_errors(), _explained():
+    with _explained():
         cluster = _checked_cluster(cluster)
         owners = [(Owner(cluster, kind, name), hosts) for kind, name, hosts in servers]
         owners += [(Owner(cluster, OwnerKind.CLIENT, name), []) for name in callers]
@@ -191,7 +191,7 @@ def cluster_command(
             _made(make_certificate(directory, owner, hosts, days, _now()))
 
 
-@app.command("show", epilog=epilog())
+@app.command("show")
 def show(
     files: Annotated[
         list[Path],
@@ -213,7 +213,7 @@ def show(
     Ends with 1 if one of them has expired, is not signed by the authority or does not fit the key
     beside it.
     """
-    with one_line_errors(), _explained():
+    with _explained():
         rows = [_row(file, ca_file) for file in files]
         write_rows(rows, form, COLUMNS)
         faults = [
@@ -252,7 +252,7 @@ def _make(
     days: float,
     out: Path | None,
 ) -> None:
-    with one_line_errors(), _explained():
+    with _explained():
         owner = Owner(cluster_in(directory), kind, name)
         _made(make_certificate(directory, owner, hosts or [], days, _now(), out))
 

@@ -7,20 +7,10 @@ import typer
 from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.node_details import NodeSetting, SettingChange
 
-from ..cluster.chosen_nodes import NodeOption, each_node
-from ..output.tables import Format, write_lines, write_table
+from ..output.tables import Format, write_lines, write_rows, write_texts
 from ..shared.command import new_app
-from ..shared.exit_codes import epilog
-from ..shared.failures import one_line_errors
-from ..shared.online import run_admin
-from ..shared.options import (
-    DEFAULT_ENDPOINT,
-    DEFAULT_TIMEOUT_S,
-    DryRun,
-    Endpoint,
-    FormatOption,
-    Timeout,
-)
+from ..shared.online import ClusterOptions, NodeOption, each_node
+from ..shared.options import DryRun
 
 app = new_app("Show and change the settings of running nodes.")
 
@@ -28,7 +18,7 @@ COLUMNS = ("node", "key", "value", "source", "change", "next")
 TITLES = {"change": "a change counts", "next": "after a restart"}
 
 
-@app.command("show", epilog=epilog())
+@app.command("show")
 def show(
     keys: Annotated[
         list[str] | None,
@@ -42,9 +32,8 @@ def show(
     changed: Annotated[
         bool, typer.Option("--changed", help="Only keys that do not have their default.")
     ] = False,
-    endpoint: Endpoint = DEFAULT_ENDPOINT,
-    form: FormatOption = Format.TABLE,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    *,
+    cluster: ClusterOptions,
 ) -> None:
     """Show what each node runs with, and where each value came from.
 
@@ -62,15 +51,10 @@ def show(
             ]
         return rows
 
-    with one_line_errors():
-        rows = run_admin(endpoint, timeout, work)
-        if form is Format.JSONL:
-            write_lines(rows)
-        else:
-            write_table(rows, COLUMNS, TITLES)
+    write_rows(cluster.ask(work), cluster.form, COLUMNS, TITLES)
 
 
-@app.command("set", epilog=epilog())
+@app.command("set")
 def set_value(
     key: Annotated[str, typer.Argument(help="The key: store.retention.reserved_hours.")],
     value: Annotated[
@@ -82,9 +66,8 @@ def set_value(
         bool, typer.Option("--unset", help="Take the key out of the file: its default counts.")
     ] = False,
     dry_run: DryRun = False,
-    endpoint: Endpoint = DEFAULT_ENDPOINT,
-    form: FormatOption = Format.TABLE,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    *,
+    cluster: ClusterOptions,
 ) -> None:
     """Change a setting of every node, or of one: in its file, and at once where that is possible.
 
@@ -102,23 +85,21 @@ def set_value(
             for node_id in node_ids
         ]
 
-    with one_line_errors():
-        if bool(value) == unset:
-            raise typer.BadParameter("give a value, or --unset")
-        changes = run_admin(endpoint, timeout, work)
-        if form is Format.JSONL:
-            write_lines(
-                {
-                    **_row(each.node_id, each.setting),
-                    "before": each.before,
-                    "needs_restart": each.needs_restart,
-                    "dry_run": dry_run,
-                }
-                for each in changes
-            )
-            return
-        for each in changes:
-            typer.echo(_text(each, dry_run=dry_run))
+    if bool(value) == unset:
+        raise typer.BadParameter("give a value, or --unset")
+    changes = cluster.ask(work)
+    if cluster.form is Format.TABLE:
+        write_texts(_text(each, dry_run=dry_run) for each in changes)
+        return
+    write_lines(
+        {
+            **_row(each.node_id, each.setting),
+            "before": each.before,
+            "needs_restart": each.needs_restart,
+            "dry_run": dry_run,
+        }
+        for each in changes
+    )
 
 
 def _row(node_id: str, setting: NodeSetting) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from tandemlog_server.node.settings.node_config import ConfigError
 from tandemlog_server.node.settings.security_sections import is_loopback
 
 from ..shared.command import new_app
-from ..shared.exit_codes import ADDRESS, STORE, epilog
-from ..shared.failures import CommandError, one_line_errors
+from ..shared.exit_codes import ADDRESS, STORE
+from ..shared.failures import CommandError
 
 app = new_app()
 
@@ -45,7 +45,7 @@ def _endpoint(text: str) -> str:
 REQUIRED, NONE = "required", "none"
 
 
-@app.command("coordinator", epilog=epilog())
+@app.command("coordinator")
 def coordinator_command(
     directory: Annotated[
         Path,
@@ -124,27 +124,26 @@ def coordinator_command(
 
     SIGTERM and Ctrl-C stop it cleanly.
     """
-    with one_line_errors():
-        if with_parent is not None:
-            # as a node: see run_node.py
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            end_with_parent(with_parent)
-        tls = _tls(ca_file, cert_file, key_file, client_certificates)
-        required = tls is not None and client_certificates != NONE
-        _check_reach(listen, protected=required, insecure=insecure)
-        set_up_logging("info", node_id="coordinator", form=log_format.value)
-        prepare_process()
-        try:
-            ignore = with_parent is not None
-            clients = frozenset(allow_client or ())
-            asyncio.run(_run(directory, listen, tls, clients, required=required, ignore=ignore))
-        except ListenError as error:
-            raise CommandError(str(error), ADDRESS) from None
-        except DataError as error:
-            raise CommandError(str(error), STORE) from None
-        except sqlite3.Error as error:
-            text = f"{directory}: a commit failed, the coordinator has stopped: {error}"
-            raise CommandError(text, STORE) from None
+    if with_parent is not None:
+        # as a node: see run_node.py
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        end_with_parent(with_parent)
+    tls = _tls(ca_file, cert_file, key_file, client_certificates)
+    required = tls is not None and client_certificates != NONE
+    _check_reach(listen, protected=required, insecure=insecure)
+    set_up_logging("info", node_id="coordinator", form=log_format.value)
+    prepare_process()
+    try:
+        ignore = with_parent is not None
+        clients = frozenset(allow_client or ())
+        asyncio.run(_run(directory, listen, tls, clients, required=required, ignore=ignore))
+    except ListenError as error:
+        raise CommandError(str(error), ADDRESS) from None
+    except DataError as error:
+        raise CommandError(str(error), STORE) from None
+    except sqlite3.Error as error:
+        text = f"{directory}: a commit failed, the coordinator has stopped: {error}"
+        raise CommandError(text, STORE) from None
 
 
 def _tls(ca_file: str, cert_file: str, key_file: str, wanted: str) -> CoordinatorTls | None:

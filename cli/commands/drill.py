@@ -13,12 +13,12 @@ from tandemlog import Admin
 from tandemlog.format.calls import DEFAULT_PORT
 
 from ..local.drills import QUEUES, TOPIC, Account, Drill, Load, Round
-from ..local.local_cluster import ClusterError, LocalCluster, Wishes, plan_cluster
+from ..local.local_cluster import LocalCluster, Wishes, plan_cluster
 from ..local.local_coordinator import EMBEDDED, ETCD
 from ..output.tables import Format, write_rows
 from ..shared.command import new_app
-from ..shared.exit_codes import epilog
-from ..shared.failures import CommandError, one_line_errors
+from ..shared.exit_codes import FAULT
+from ..shared.failures import CommandError
 from ..shared.options import FormatOption
 
 FAULTS = ("kill-master", "pause-master", "kill-slave", "switchover")
@@ -26,7 +26,7 @@ FAULTS = ("kill-master", "pause-master", "kill-slave", "switchover")
 app = new_app()
 
 
-@app.command("drill", epilog=epilog())
+@app.command("drill")
 def drill_command(
     fault: Annotated[
         str, typer.Argument(metavar="FAULT", help=f"One of {', '.join(FAULTS)}.")
@@ -52,17 +52,14 @@ def drill_command(
     """
     if fault not in FAULTS:
         raise typer.BadParameter(f"FAULT must be one of {', '.join(FAULTS)}, not {fault!r}")
-    with one_line_errors(), tempfile.TemporaryDirectory(prefix="tandemlog-drill-") as folder:
-        try:
-            kind = ETCD if etcd else EMBEDDED
-            played, account = _play(Path(folder), fault, rounds, port, kind, secure=secure)
-        except ClusterError as error:
-            raise CommandError(str(error), error.exit_code) from None
+    with tempfile.TemporaryDirectory(prefix="tandemlog-drill-") as folder:
+        kind = ETCD if etcd else EMBEDDED
+        played, account = _play(Path(folder), fault, rounds, port, kind, secure=secure)
         _show(played, account, form)
     if account.lost or account.duplicated:
         raise CommandError(
             f"{account.lost} acknowledged messages are lost, {account.duplicated} are there twice",
-            1,
+            FAULT,
         )
 
 

@@ -20,21 +20,11 @@ from tandemlog.consume.reading.positions import EARLIEST, LATEST, Queue, Start
 from tandemlog.consume.reading.queue_lag import QueueLag
 from tandemlog.errors import UnknownGroupError, UnknownQueueError
 
-from ..output.tables import Format, error_console, write_rows
+from ..output.tables import Format, write_lines, write_note, write_rows, write_table
 from ..shared.command import new_app
 from ..shared.completion import complete_group, complete_topic
-from ..shared.exit_codes import epilog
-from ..shared.failures import one_line_errors
-from ..shared.online import run_admin
-from ..shared.options import (
-    DEFAULT_ENDPOINT,
-    DEFAULT_TIMEOUT_S,
-    DryRun,
-    Endpoint,
-    FormatOption,
-    Timeout,
-    now_ms,
-)
+from ..shared.online import ClusterOptions
+from ..shared.options import DryRun, now_ms
 from ..shared.times import parse_time_ms
 
 AT_ONCE = 8
@@ -67,12 +57,8 @@ Group = Annotated[
 ]
 
 
-@app.command("list", epilog=epilog())
-def list_command(
-    endpoint: Endpoint = DEFAULT_ENDPOINT,
-    form: FormatOption = Format.TABLE,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
-) -> None:
+@app.command("list")
+def list_command(*, cluster: ClusterOptions) -> None:
     """List the groups: state, number of members, topics, and what waits for them.
 
     lag is in messages, over all queues; lag_seconds is the longest time that one of them has
@@ -84,20 +70,18 @@ def list_command(
 
         async def row(group: str) -> dict[str, Any]:
             async with turn:
-                return _row(*await _found(admin, group))
+                return _row(*await _described(admin, group))
 
         return list(await asyncio.gather(*map(row, await admin.groups())))
 
-    with one_line_errors():
-        write_rows(run_admin(endpoint, timeout, rows, ReadFrom.MASTER), form, COLUMNS)
+    write_rows(cluster.ask(rows, ReadFrom.MASTER), cluster.form, COLUMNS)
 
 
-@app.command("describe", epilog=epilog())
+@app.command("describe")
 def describe_command(
     group: Group,
-    endpoint: Endpoint = DEFAULT_ENDPOINT,
-    form: FormatOption = Format.TABLE,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    *,
+    cluster: ClusterOptions,
 ) -> None:
     """Show a group: its members with their host and queues, and the lag of each queue.
 
@@ -107,22 +91,21 @@ def describe_command(
     async def describe(admin: AsyncAdmin) -> tuple[GroupDescription, list[QueueLag]]:
         return await admin.describe_group(group), await admin.lag(group)
 
-    with one_line_errors():
-        found, lags = run_admin(endpoint, timeout, describe, ReadFrom.MASTER)
-        members, queues = _member_rows(found), _queue_rows(found, lags)
-        if form is Format.JSONL:
-            whole = {**_row(found, lags), "members": members, "queues": queues}
-            write_rows([whole], form)
-            return
-        write_rows([_row(found, lags)], form, COLUMNS)
-        if members:
-            typer.echo()
-            write_rows(members, form, MEMBER_COLUMNS)
+    description, lags = cluster.ask(describe, ReadFrom.MASTER)
+    row = _row(description, lags)
+    members, queues = _member_rows(description), _queue_rows(description, lags)
+    if cluster.form is Format.JSONL:
+        write_lines([{**row, "members": members, "queues": queues}])
+        return
+    write_table([row], COLUMNS)
+    if members:
         typer.echo()
-        write_rows(queues, form, QUEUE_COLUMNS)
+        write_table(members, MEMBER_COLUMNS)
+    typer.echo()
+    write_table(queues, QUEUE_COLUMNS)
 
 
-@app.command("reset", epilog=epilog())
+@app.command("reset")
 def reset_command(
     group: Group,
     earliest: Annotated[
@@ -165,17 +148,15 @@ def reset_command(
         typer.Option("--queue", "-q", min=0, help="Only this queue; may be repeated."),
     ] = None,
     dry_run: DryRun = False,
-    endpoint: Endpoint = DEFAULT_ENDPOINT,
-    form: FormatOption = Format.TABLE,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    *,
+    cluster: ClusterOptions,
 ) -> None:
     """Move a group: where its members continue reading. Shows each queue before and after.
 
     Refused with exit code 5 while the group has members, because their next commit would undo it:
     stop them first. Offsets stay within what a queue holds.
     """
-    given = [earliest, latest, time is not None, offset is not None, shift_by is not None]
-    if sum(given) != 1:
+    if sum([earliest, latest, time is not None, offset is not None, shift_by is not None]) != 1:
         raise typer.BadParameter(
             "give exactly one of --to-earliest, --to-latest, --to-time, --to-offset and --shift-by"
         )
@@ -205,38 +186,31 @@ def reset_command(
         places = _only(wanted, queues or [])
         return await admin.reset_offsets(group, names, to=places, dry_run=dry_run)
 
-    with one_line_errors():
-        changes = run_admin(endpoint, timeout, reset, ReadFrom.MASTER)
-        write_rows(map(_change_row, changes), form, CHANGE_COLUMNS)
-        if dry_run:
-            _say(f"{group}: nothing was changed")
+    changes = cluster.ask(reset, ReadFrom.MASTER)
+    write_rows(map(_change_row, changes), cluster.form, CHANGE_COLUMNS)
+    if dry_run:
+        write_note(f"{group}: nothing was changed")
 
 
-@app.command("delete", epilog=epilog())
+@app.command("delete")
 def delete_command(
     group: Group,
     dry_run: DryRun = False,
-    endpoint: Endpoint = DEFAULT_ENDPOINT,
-    form: FormatOption = Format.TABLE,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    *,
+    cluster: ClusterOptions,
 ) -> None:
     """Delete a group with its offsets. Refused with exit code 5 while it has members."""
-    with one_line_errors():
-        run_admin(endpoint, timeout, lambda admin: admin.delete_group(group, dry_run=dry_run))
-        if form is Format.JSONL:
-            write_rows([{"group": group, "deleted": not dry_run}], form)
-        elif not dry_run:
-            typer.echo(f"{group}: deleted")
-        if dry_run:
-            _say(f"{group}: nothing was changed")
+    cluster.ask(lambda admin: admin.delete_group(group, dry_run=dry_run))
+    if cluster.form is Format.JSONL:
+        write_lines([{"group": group, "deleted": not dry_run}])
+    elif not dry_run:
+        typer.echo(f"{group}: deleted")
+    if dry_run:
+        write_note(f"{group}: nothing was changed")
 
 
-def _say(text: str) -> None:
-    error_console().print(text, markup=False, soft_wrap=True)
-
-
-async def _found(admin: AsyncAdmin, group: str) -> tuple[GroupDescription, list[QueueLag]]:
-    """One that is only configured, or was just deleted, has nothing to show."""
+async def _described(admin: AsyncAdmin, group: str) -> tuple[GroupDescription, list[QueueLag]]:
+    """A group that is only configured, or was just deleted, has nothing to show."""
     try:
         return await admin.describe_group(group), await admin.lag(group)
     except UnknownGroupError:
@@ -253,18 +227,18 @@ def _only(wanted: dict[Queue, int], queue_ids: Sequence[int]) -> dict[Queue, int
     return {queue: place for queue, place in wanted.items() if queue[1] in queue_ids}
 
 
-def _row(found: GroupDescription, lags: Sequence[QueueLag]) -> dict[str, Any]:
+def _row(description: GroupDescription, lags: Sequence[QueueLag]) -> dict[str, Any]:
     return {
-        "group": found.group,
-        "state": found.state,
-        "members": len(found.members),
+        "group": description.group,
+        "state": description.state,
+        "members": len(description.members),
         "topics": " ".join(sorted({each.topic for each in lags})),
         "lag": sum(each.messages for each in lags),
         "lag_seconds": round(max((each.seconds for each in lags), default=0.0), 3),
     }
 
 
-def _member_rows(found: GroupDescription) -> list[dict[str, Any]]:
+def _member_rows(description: GroupDescription) -> list[dict[str, Any]]:
     return [
         {
             "client_id": each.client_id,
@@ -274,12 +248,12 @@ def _member_rows(found: GroupDescription) -> list[dict[str, Any]]:
             "assigned": queues_text(each.assigned),
             "heard_seconds_ago": each.heard_ms_ago / 1000,
         }
-        for each in found.members
+        for each in description.members
     ]
 
 
-def _queue_rows(found: GroupDescription, lags: Iterable[QueueLag]) -> list[dict[str, Any]]:
-    owners = {queue: each.client_id for each in found.members for queue in each.assigned}
+def _queue_rows(description: GroupDescription, lags: Iterable[QueueLag]) -> list[dict[str, Any]]:
+    owners = {queue: each.client_id for each in description.members for queue in each.assigned}
     return [
         {
             "topic": each.topic,

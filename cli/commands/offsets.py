@@ -8,21 +8,11 @@ import typer
 from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.topology import ReadFrom
 
-from ..output.tables import Format, write_rows
+from ..output.tables import write_rows
 from ..shared.command import new_app
 from ..shared.completion import complete_group, complete_topic
-from ..shared.exit_codes import epilog
-from ..shared.failures import one_line_errors
-from ..shared.online import run_admin
-from ..shared.options import (
-    DEFAULT_ENDPOINT,
-    DEFAULT_TIMEOUT_S,
-    Endpoint,
-    FormatOption,
-    ReadFromOption,
-    Timeout,
-    now_ms,
-)
+from ..shared.online import ClusterOptions, all_ranges
+from ..shared.options import ReadFromOption, now_ms
 from ..shared.times import FORMS, parse_time_ms
 
 if TYPE_CHECKING:
@@ -36,7 +26,7 @@ class BoundaryName(StrEnum):
     UPPER = "upper"
 
 
-@app.command("offsets", epilog=epilog())
+@app.command("offsets")
 def offsets_command(
     topic: Annotated[
         str,
@@ -67,9 +57,8 @@ def offsets_command(
         ),
     ] = None,
     read_from: ReadFromOption = ReadFrom.ANY,
-    endpoint: Endpoint = DEFAULT_ENDPOINT,
-    form: FormatOption = Format.TABLE,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    *,
+    cluster: ClusterOptions,
 ) -> None:
     """Show one row for each queue: topic, queue_id, min_offset, max_offset.
 
@@ -78,54 +67,44 @@ def offsets_command(
     before it, and so all its messages as lag. `group describe` has the lag in seconds too.
     """
     time_ms = parse_time_ms(at, now_ms()) if at is not None else None
-    with one_line_errors():
-        rows = run_admin(
-            endpoint,
-            timeout,
-            lambda admin: _rows(admin, topic, time_ms, boundary, group),
-            read_from,
-        )
-        columns = ["topic", "queue_id", "min_offset", "max_offset"]
-        columns += ["offset"] if time_ms is not None else []
-        columns += ["committed_offset", "lag"] if group is not None else []
-        write_rows(rows, form, columns)
+    rows = cluster.ask(lambda admin: _rows(admin, topic, time_ms, boundary, group), read_from)
+    columns = ["topic", "queue_id", "min_offset", "max_offset"]
+    columns += ["offset"] if time_ms is not None else []
+    columns += ["committed_offset", "lag"] if group is not None else []
+    write_rows(rows, cluster.form, columns)
 
 
 async def _rows(
     admin: AsyncAdmin, topic: str, time_ms: int | None, boundary: BoundaryName, group: str | None
 ) -> list[dict[str, Any]]:
-    info = await admin.topic(topic)
-    ranges = {each.queue_id: each for each in await admin.ranges(topic)}
-    count = max(info.read_queues, max(ranges, default=-1) + 1)
+    ranges = await all_ranges(admin, topic, (await admin.topic(topic)).read_queues)
     at_time: dict[Queue, int] = {}
     if time_ms is not None:
         upper = boundary is BoundaryName.UPPER
         at_time = await admin.search_offset(topic, time_ms, upper=upper)
     committed = await _committed(admin, group, topic) if group is not None else {}
     rows = []
-    for queue_id in range(count):
-        each = ranges.get(queue_id)
-        queue = (topic, queue_id)
-        maximum = each.max_offset if each else 0
+    for each in ranges:
+        queue = (topic, each.queue_id)
         row: dict[str, Any] = {
             "topic": topic,
-            "queue_id": queue_id,
-            "min_offset": each.min_offset if each else 0,
-            "max_offset": maximum,
+            "queue_id": each.queue_id,
+            "min_offset": each.min_offset,
+            "max_offset": each.max_offset,
         }
         if time_ms is not None:
             row["offset"] = at_time.get(queue, 0)
         if group is not None:
             offset = committed.get(queue)
             row["committed_offset"] = offset
-            row["lag"] = max(0, maximum - (row["min_offset"] if offset is None else offset))
+            row["lag"] = max(0, each.max_offset - (each.min_offset if offset is None else offset))
         rows.append(row)
     return rows
 
 
 async def _committed(admin: AsyncAdmin, group: str, topic: str) -> "dict[Queue, int]":
     """Raises UnknownGroupError: a mistyped group must not look like one that has read nothing."""
-    found = await admin.committed(group, topic)
-    if not found and group not in await admin.groups():
-        await admin.describe_group(group)  # one that has members, or none
-    return found
+    offsets = await admin.committed(group, topic)
+    if not offsets and group not in await admin.groups():
+        await admin.describe_group(group)  # it may have members all the same
+    return offsets

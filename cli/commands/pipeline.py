@@ -18,8 +18,8 @@ import typer
 
 from tandemlog.logs.job_errors import OnCorruption
 
-from ..shared.command import new_app
-from ..shared.exit_codes import FAULT, epilog
+from ..shared.command import new_app, with_groups
+from ..shared.exit_codes import FAULT
 from ..shared.jobs import (
     Form,
     FormOption,
@@ -29,10 +29,9 @@ from ..shared.jobs import (
     check_logs,
     shown_job,
 )
-from ..shared.store_options import StoreSizes, with_groups
-from .archive import Out, export_command
-from .rebuild import BuildOptions, rebuild_below
-from .store.restore import restore_command
+from ..shared.store_options import StoreSizes
+from .archive import Out, export_command, restore_command
+from .store import BuildOptions, rebuild_below
 
 Master = Annotated[
     str,
@@ -69,7 +68,7 @@ def _old_name(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         grouped = with_groups(command, options=PipelineOptions)
 
-        @app.command(name, epilog=epilog(), hidden=True)
+        @app.command(name, hidden=True)
         @functools.wraps(grouped)
         def run(**given: Any) -> None:
             try:
@@ -145,8 +144,7 @@ def compare_command(
         job.run(job.module.compare, store, other, target_bytes=options.target_bytes)
 
 
-@app.command("stats", epilog=epilog())
-@with_groups
+@app.command("stats")
 def stats_command(
     store: LogArgument,
     out: Out,
@@ -167,7 +165,7 @@ def stats_command(
         )
 
 
-@app.command("demo", epilog=epilog())
+@app.command("demo")
 def demo_command(
     directory: Annotated[
         Path | None,

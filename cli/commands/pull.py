@@ -28,8 +28,6 @@ from ..messages.reading import (
 from ..output.message_formats import Write, writer_of
 from ..shared.command import new_app
 from ..shared.completion import complete_group, complete_topic
-from ..shared.exit_codes import epilog
-from ..shared.failures import one_line_errors
 from ..shared.options import (
     DEFAULT_ENDPOINT,
     DEFAULT_TIMEOUT_S,
@@ -47,7 +45,7 @@ COMMIT_S = 1.0
 app = new_app()
 
 
-@app.command("pull", epilog=epilog())
+@app.command("pull")
 def pull_command(
     topic: Annotated[
         str,
@@ -154,18 +152,17 @@ def pull_command(
         exit_on_idle,
     )
     keep_freed_memory()
-    with one_line_errors():
-        consumer = AsyncConsumer(
-            check_endpoints(endpoint),
-            group=group,
-            read_from=read_from,
-            options=FollowOptions(auto_commit_ms=None),
-            connection=connection_options(timeout),
-        )
-        admin = AsyncAdmin(
-            check_endpoints(endpoint), read_from=read_from, connection=connection_options(timeout)
-        )
-        asyncio.run(_Pull(consumer, admin, write, maximum).run(wanted))
+    consumer = AsyncConsumer(
+        check_endpoints(endpoint),
+        group=group,
+        read_from=read_from,
+        options=FollowOptions(auto_commit_ms=None),
+        connection=connection_options(timeout),
+    )
+    admin = AsyncAdmin(
+        check_endpoints(endpoint), read_from=read_from, connection=connection_options(timeout)
+    )
+    asyncio.run(_Pull(consumer, admin, write, maximum).run(wanted))
 
 
 def _parse_start(offset: str | None) -> Start | EveryQueue | None:

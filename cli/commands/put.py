@@ -12,14 +12,21 @@ from tandemlog.message import Message
 from tandemlog.produce.options import MAX_DELIVERY_TIMEOUT_MS, ProducerOptions
 from tandemlog.produce.producer import AsyncProducer
 
-from ..messages.inputs import Queues, Rows, ToMessage, keyed, plain
-from ..messages.lines import MAX_SIZE, check_files, lines_of, whole
+from ..messages.inputs import (
+    MAX_SIZE,
+    Queues,
+    Rows,
+    ToMessage,
+    check_files,
+    keyed,
+    lines_of,
+    plain,
+    whole,
+)
 from ..messages.sending import Sending
 from ..output.tables import Format
 from ..shared.command import new_app
 from ..shared.completion import complete_topic
-from ..shared.exit_codes import epilog
-from ..shared.failures import one_line_errors
 from ..shared.options import (
     DEFAULT_ENDPOINT,
     DEFAULT_TIMEOUT_S,
@@ -30,8 +37,6 @@ from ..shared.options import (
     timeout_option,
 )
 
-GENERATE_BATCH = 20_000
-GENERATE_BYTES = 16 << 20
 MAX_QUEUE = 65_535
 DELIVERY_TIMEOUT_S = 30.0
 ALTERNATIVES = (
@@ -40,8 +45,6 @@ ALTERNATIVES = (
     ("--queue", "--queues"),
 )
 """Of each row at most one may be given."""
-MOST_SAID = 20
-"""Lines that cannot be sent are said one by one up to so many."""
 
 PutTimeout = Annotated[
     float | None,
@@ -55,7 +58,7 @@ PutTimeout = Annotated[
 app = new_app()
 
 
-@app.command("put", epilog=epilog())
+@app.command("put")
 def put_command(
     topic: Annotated[
         str,
@@ -217,15 +220,14 @@ def put_command(
 
     separator = None if key_separator is None else _separator(key_separator)
     producer = AsyncProducer(check_endpoints(endpoint), options)
-    with one_line_errors():
-        check_files(files or [])
-        put = Sending(producer, prototype, wait=not no_wait, form=form)
-        if generate is not None:
-            asyncio.run(put.generate(generate, size))
-        elif files or whole_input:
-            asyncio.run(put.inputs(_whole(files or [file]), to_message))
-        else:
-            asyncio.run(put.inputs(_numbered(lines_of(file)), to_message))
+    check_files(files or [])
+    put = Sending(producer, prototype, wait=not no_wait, form=form)
+    if generate is not None:
+        asyncio.run(put.generate(generate, size))
+    elif files or whole_input:
+        asyncio.run(put.inputs(_whole(files or [file]), to_message))
+    else:
+        asyncio.run(put.inputs(_numbered(lines_of(file)), to_message))
 
 
 def _check_one_of(given: Sequence[str]) -> None:

@@ -8,22 +8,14 @@ from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.topology import ReadFrom
 from tandemlog.consume.received.received_message import ReceivedMessage
 
-from ..output.message_rows import MESSAGE_COLUMNS, received_row, table_row
+from ..output.message_formats import MESSAGE_COLUMNS, received_row, table_row
 from ..output.tables import Format, write_rows
 from ..shared.command import new_app
 from ..shared.completion import complete_topic
-from ..shared.exit_codes import NOT_FOUND, epilog
-from ..shared.failures import CommandError, one_line_errors
-from ..shared.online import run_admin
-from ..shared.options import (
-    DEFAULT_ENDPOINT,
-    DEFAULT_TIMEOUT_S,
-    Endpoint,
-    FormatOption,
-    ReadFromOption,
-    Timeout,
-    now_ms,
-)
+from ..shared.exit_codes import NOT_FOUND
+from ..shared.failures import CommandError
+from ..shared.online import ClusterOptions
+from ..shared.options import ReadFromOption, now_ms
 from ..shared.times import parse_time_ms
 
 MAX_MESSAGES = 2**31 - 1  # what the field of a request holds
@@ -31,7 +23,7 @@ MAX_MESSAGES = 2**31 - 1  # what the field of a request holds
 app = new_app()
 
 
-@app.command("query", epilog=epilog())
+@app.command("query")
 def query_command(
     topic: Annotated[
         str | None,
@@ -78,9 +70,8 @@ def query_command(
         ),
     ] = None,
     read_from: ReadFromOption = ReadFrom.ANY,
-    endpoint: Endpoint = DEFAULT_ENDPOINT,
-    form: FormatOption = Format.TABLE,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    *,
+    cluster: ClusterOptions,
 ) -> None:
     """Find messages of a topic by key or tag, or one message by its id.
 
@@ -95,8 +86,8 @@ def query_command(
 
     async def find(admin: AsyncAdmin) -> list[ReceivedMessage]:
         if message_id is not None:
-            found = await admin.query_by_id(message_id, topic)
-            return [] if found is None else [found]
+            message = await admin.query_by_id(message_id, topic)
+            return [] if message is None else [message]
         return await admin.query_by_key(
             topic or "",
             key if key is not None else tag or "",
@@ -107,10 +98,9 @@ def query_command(
             everything=True,
         )
 
-    with one_line_errors():
-        messages = run_admin(endpoint, timeout, find, read_from)
-        if not messages:
-            what = message_id or key or tag
-            raise CommandError(f"no message found for {what!r}", NOT_FOUND)
-        row_of = received_row if form is Format.JSONL else table_row
-        write_rows(map(row_of, messages), form, MESSAGE_COLUMNS)
+    messages = cluster.ask(find, read_from)
+    if not messages:
+        what = message_id or key or tag
+        raise CommandError(f"no message found for {what!r}", NOT_FOUND)
+    row_of = received_row if cluster.form is Format.JSONL else table_row
+    write_rows(map(row_of, messages), cluster.form, MESSAGE_COLUMNS)

@@ -1,4 +1,4 @@
-"""A rolling restart: which node is next, and when the cluster can do without one more.
+"""`tandemlog restart`: which node is next, and when the cluster can do without one more.
 
     all well? ─▶ slave, slave, … ─▶ switchover ─▶ the old master ─▶ done
        ▲              │ restarted: it answers, its store was opened since, it is in sync again
@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import typer
 
@@ -23,12 +24,17 @@ from tandemlog.cluster.elections import ClusterChange
 from tandemlog.cluster.topology import NodeInfo, Topology
 from tandemlog.errors import TandemlogError
 
-from ..cluster.requests import Wish, carry_out
+from ..cluster.requests import Wish, switch
 from ..output.tables import Format
-from ..shared.exit_codes import REFUSED
+from ..shared.command import new_app
+from ..shared.exit_codes import REFUSED, USAGE
 from ..shared.failures import CommandError
+from ..shared.online import run_admin
+from ..shared.options import DEFAULT_ENDPOINT, DryRun, Endpoint, timeout_option
 
-LOOK_S = 0.5
+POLL_S = 0.5
+
+app = new_app()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,38 @@ class Restarting:
     command: str
     timeout_s: float
     dry_run: bool
+
+
+@app.command("restart")
+def restart_command(
+    rolling: Annotated[
+        bool, typer.Option("--rolling", help="One node after the other: the only way there is.")
+    ] = False,
+    command: Annotated[
+        str,
+        typer.Option(
+            "--command",
+            metavar="COMMAND",
+            help="What restarts a node, run by the shell here; {node} and {host} are put in: "
+            "'ssh {host} systemctl restart tandemlog'. Without it, the program names each node and "
+            "waits until it was restarted.",
+        ),
+    ] = "",
+    dry_run: DryRun = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    timeout: Annotated[
+        float, timeout_option("How many seconds each node may take until it is in sync again.")
+    ] = 600.0,
+) -> None:
+    """Restart every node of a cluster: slaves first, then a switchover, then the old master.
+
+    A node is restarted only while all others are in sync, and the next one only once it is in sync
+    again, so puts continue. What is not well before stops it before anything happens.
+    """
+    if not rolling:
+        raise CommandError("give --rolling: nodes are restarted one after the other", USAGE)
+    work = Restarting(command, timeout, dry_run)
+    run_admin(endpoint, 30.0, lambda admin: restart_all(admin, work))
 
 
 def obstacle(topology: Topology, needs: Sequence[str]) -> str:
@@ -100,7 +138,7 @@ async def restart_all(admin: AsyncAdmin, work: Restarting) -> None:
 async def _switch(admin: AsyncAdmin, work: Restarting) -> None:
     wish = Wish(ClusterChange.SWITCHOVER, "", False, True, work.timeout_s, Format.TABLE)
     before = await admin.coordination()
-    await carry_out(admin, wish, before, lambda target: [f"{target} becomes the master first"])
+    await switch(admin, wish, before, lambda target: [f"{target} becomes the master first"])
 
 
 async def _restart(
@@ -118,7 +156,7 @@ async def _restart(
     why = "it has not been restarted"
     back = False
     while time.monotonic() - began < work.timeout_s:
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(POLL_S)
         try:
             topology = await admin.cluster()
         except TandemlogError as error:

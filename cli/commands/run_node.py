@@ -15,13 +15,13 @@ from tandemlog_server.node.settings.listen_endpoints import ListenError
 from tandemlog_server.node.settings.node_config import NodeConfig, load_config
 
 from ..shared.command import new_app
-from ..shared.exit_codes import ADDRESS, epilog
-from ..shared.failures import CommandError, exit_code_of, one_line_errors
+from ..shared.exit_codes import ADDRESS
+from ..shared.failures import CommandError, exit_code_of
 
 app = new_app()
 
 
-@app.command("node", epilog=epilog())
+@app.command("node")
 def node_command(
     config: Annotated[
         Path | None,
@@ -49,29 +49,28 @@ def node_command(
     SIGTERM and Ctrl-C stop it cleanly: it refuses new puts, finishes those in progress, then
     flushes and closes its store.
     """
-    with one_line_errors():
-        if with_parent is not None:
-            # started by `up`, which has the last word: it stops its nodes in order, and a Ctrl-C
-            # of the terminal reaches them too
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            end_with_parent(with_parent)
-        settings = load_config(config)
-        if check:
-            _check(settings)
-            return
-        for fault in faults(settings):
-            raise _failure(fault)
-        set_up_logging(
-            settings.log.level,
-            node_id=settings.node_id,
-            cluster_id=settings.cluster_id,
-            form=settings.log.format,
-        )
-        prepare_process()
-        try:
-            asyncio.run(run_node(settings, path=config, ignore_interrupt=with_parent is not None))
-        except ListenError as error:
-            raise _failure(error) from None
+    if with_parent is not None:
+        # started by `up`, which has the last word: it stops its nodes in order, and a Ctrl-C
+        # of the terminal reaches them too
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        end_with_parent(with_parent)
+    settings = load_config(config)
+    if check:
+        _check(settings)
+        return
+    for fault in faults(settings):
+        raise _failure(fault)
+    set_up_logging(
+        settings.log.level,
+        node_id=settings.node_id,
+        cluster_id=settings.cluster_id,
+        form=settings.log.format,
+    )
+    prepare_process()
+    try:
+        asyncio.run(run_node(settings, path=config, ignore_interrupt=with_parent is not None))
+    except ListenError as error:
+        raise _failure(error) from None
 
 
 def _check(settings: NodeConfig) -> None:

@@ -11,8 +11,8 @@ from tandemlog_server.node.access.tokens import hash_of, new_token, write_secret
 
 from ..output.tables import Format, write_rows
 from ..shared.command import new_app
-from ..shared.exit_codes import NOT_FOUND, STORE, epilog
-from ..shared.failures import CommandError, one_line_errors
+from ..shared.exit_codes import NOT_FOUND, STORE
+from ..shared.failures import CommandError
 from ..shared.options import FormatOption
 
 app = new_app("Add, list and revoke the tokens in an access file.")
@@ -43,7 +43,7 @@ def _patterns(flag: str, what: str) -> Any:
     )
 
 
-@app.command("new", epilog=epilog())
+@app.command("new")
 def new(
     name: Name,
     access: Access,
@@ -95,7 +95,7 @@ def new(
         admin,
         node,
     )
-    with one_line_errors(), _explained():
+    with _explained():
         token = new_token()
         with edited(access) as file:
             there = file.add_token(name, hash_of(token), grant)
@@ -107,15 +107,15 @@ def new(
             typer.echo(token)
 
 
-@app.command("list", epilog=epilog())
+@app.command("list")
 def list_tokens(access: Access, form: FormatOption = Format.TABLE) -> None:
     """Show the identities of an access file: beginnings of their tokens' hashes, and rights."""
-    with one_line_errors(), _explained():
+    with _explained():
         rows = [_row(each, form) for each in read_access(access).identities()]
         write_rows(rows, form, COLUMNS)
 
 
-@app.command("revoke", epilog=epilog())
+@app.command("revoke")
 def revoke(
     name: Name,
     access: Access,
@@ -136,7 +136,7 @@ def revoke(
 
     Nodes refuse a revoked token within seconds, in streams that are open too.
     """
-    with one_line_errors(), _explained():
+    with _explained():
         with edited(access) as file:
             count = file.revoke(name, token.removeprefix("sha256:"), keep_newest=but_newest)
         typer.echo(f"{count} of {name} revoked")

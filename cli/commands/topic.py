@@ -4,6 +4,7 @@ An update changes only the named values. It is checked against the master's tabl
 gets a change a moment later.
 """
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -20,20 +21,20 @@ from tandemlog.format.constants import (
 )
 from tandemlog.format.words import counted
 
-from ..output.tables import Format, date_text, error_console, write_rows
+from ..output.tables import (
+    Format,
+    date_text,
+    write_lines,
+    write_note,
+    write_rows,
+    write_table,
+)
 from ..shared.command import new_app
 from ..shared.completion import complete_topic
-from ..shared.exit_codes import REFUSED, USAGE, epilog
-from ..shared.failures import CommandError, one_line_errors
-from ..shared.online import run_admin
-from ..shared.options import (
-    DEFAULT_ENDPOINT,
-    DEFAULT_TIMEOUT_S,
-    PATIENT_TIMEOUT_S,
-    Endpoint,
-    FormatOption,
-    Timeout,
-)
+from ..shared.exit_codes import REFUSED, USAGE
+from ..shared.failures import CommandError
+from ..shared.online import ClusterOptions, all_ranges
+from ..shared.options import Timeout
 
 MAX_QUEUES = 65_536
 _PERMS = {"r": PERM_READ, "w": PERM_WRITE, "rw": PERM_READ | PERM_WRITE}
@@ -59,7 +60,14 @@ DryRun = Annotated[
 ]
 
 
-@app.command("create", epilog=epilog())
+@dataclass(frozen=True, slots=True)
+class PatientOptions(ClusterOptions):
+    """Of what is done first with a cluster, which may still be starting or electing."""
+
+    timeout: Timeout = 30.0
+
+
+@app.command("create")
 def create_command(
     name: Name,
     queues: Annotated[
@@ -106,9 +114,8 @@ def create_command(
         ),
     ] = False,
     dry_run: DryRun = False,
-    endpoint: Endpoint = DEFAULT_ENDPOINT,
-    form: FormatOption = Format.TABLE,
-    timeout: Timeout = PATIENT_TIMEOUT_S,
+    *,
+    cluster: PatientOptions,
 ) -> None:
     """Create a topic, or change one with --update, and print it.
 
@@ -134,46 +141,38 @@ def create_command(
             raise exists from None
 
     async def change(admin: AsyncAdmin) -> TopicInfo:
-        held = await admin.topic(name)
-        if queues is not None and queues < held.read_queues:
+        topic = await admin.topic(name)
+        if queues is not None and queues < topic.read_queues:
             await _check_no_message_is_lost(admin, name, queues)
         if dry_run:
-            return held.changed(queues, perm=bits, order=order, attributes=pairs)
+            return topic.changed(queues, perm=bits, order=order, attributes=pairs)
         return await admin.create_topic(
             name, queues, perm=bits, order=order, attributes=pairs, update=True
         )
 
-    with one_line_errors():
-        topic = run_admin(endpoint, timeout, create, ReadFrom.MASTER, starting=True)
-        write_rows([_row(topic)], form, COLUMNS)
-        if dry_run:
-            _say_nothing_was_changed(name)
+    topic = cluster.ask(create, ReadFrom.MASTER, starting=True)
+    write_rows([_row(topic)], cluster.form, COLUMNS)
+    if dry_run:
+        write_note(f"{name}: nothing was changed")
 
 
-@app.command("list", epilog=epilog())
+@app.command("list")
 def list_command(
     system: Annotated[
         bool,
         typer.Option("--all", "-a", help="Include the topics that RocketMQ keeps for itself."),
     ] = False,
-    endpoint: Endpoint = DEFAULT_ENDPOINT,
-    form: FormatOption = Format.TABLE,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    *,
+    cluster: ClusterOptions,
 ) -> None:
     """List the topics."""
-    with one_line_errors():
-        topics = run_admin(endpoint, timeout, lambda admin: admin.topics())
-        rows = [_row(topic) for topic in topics if system or not is_system_topic(topic.name)]
-        write_rows(rows, form, COLUMNS)
+    topics = cluster.ask(lambda admin: admin.topics())
+    rows = [_row(topic) for topic in topics if system or not is_system_topic(topic.name)]
+    write_rows(rows, cluster.form, COLUMNS)
 
 
-@app.command("describe", epilog=epilog())
-def describe_command(
-    name: Name,
-    endpoint: Endpoint = DEFAULT_ENDPOINT,
-    form: FormatOption = Format.TABLE,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
-) -> None:
+@app.command("describe")
+def describe_command(name: Name, *, cluster: ClusterOptions) -> None:
     """Show a topic and the messages in each of its queues.
 
     With --format jsonl, the output is one object that contains everything.
@@ -181,42 +180,30 @@ def describe_command(
 
     async def describe(admin: AsyncAdmin) -> tuple[TopicInfo, list[dict[str, Any]]]:
         topic = await admin.topic(name)
-        ranges = {each.queue_id: each for each in await admin.ranges(name)}
-        rows = []
-        for queue_id in range(
-            max(topic.read_queues, topic.write_queues, max(ranges, default=-1) + 1)
-        ):
-            each = ranges.get(queue_id)
-            rows.append(
-                {
-                    "topic": name,
-                    "queue_id": queue_id,
-                    "min_offset": each.min_offset if each else 0,
-                    "max_offset": each.max_offset if each else 0,
-                    "messages": each.max_offset - each.min_offset if each else 0,
-                    "min_timestamp": each.min_timestamp if each else -1,
-                    "max_timestamp": each.max_timestamp if each else -1,
-                }
-            )
+        rows = [
+            {
+                "topic": name,
+                "queue_id": each.queue_id,
+                "min_offset": each.min_offset,
+                "max_offset": each.max_offset,
+                "messages": each.max_offset - each.min_offset,
+                "min_timestamp": each.min_timestamp,
+                "max_timestamp": each.max_timestamp,
+            }
+            for each in await all_ranges(admin, name, max(topic.read_queues, topic.write_queues))
+        ]
         return topic, rows
 
-    with one_line_errors():
-        topic, queues = run_admin(endpoint, timeout, describe)
-        if form is Format.JSONL:
-            write_rows([{**_row(topic), "queues": queues}], form)
-        else:
-            write_rows([_row(topic)], form, COLUMNS)
-            write_rows(map(_queue_row, queues), form, tuple(QUEUE_COLUMNS), QUEUE_COLUMNS)
+    topic, queues = cluster.ask(describe)
+    if cluster.form is Format.JSONL:
+        write_lines([{**_row(topic), "queues": queues}])
+    else:
+        write_table([_row(topic)], COLUMNS)
+        write_table(map(_queue_row, queues), tuple(QUEUE_COLUMNS), QUEUE_COLUMNS)
 
 
-@app.command("delete", epilog=epilog())
-def delete_command(
-    name: Name,
-    dry_run: DryRun = False,
-    endpoint: Endpoint = DEFAULT_ENDPOINT,
-    form: FormatOption = Format.TABLE,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
-) -> None:
+@app.command("delete")
+def delete_command(name: Name, dry_run: DryRun = False, *, cluster: ClusterOptions) -> None:
     """Delete a topic.
 
     It accepts no more messages; those in the log are deleted when they expire. A topic of the same
@@ -231,16 +218,15 @@ def delete_command(
             await admin.delete_topic(name)
         return topic
 
-    with one_line_errors():
-        topic = run_admin(endpoint, timeout, delete)
-        if form is Format.JSONL:
-            write_rows([{**_row(topic), "deleted": not dry_run}], form)
-        elif dry_run:
-            write_rows([_row(topic)], form, COLUMNS)
-        else:
-            typer.echo(f"{name}: deleted")
-        if dry_run:
-            _say_nothing_was_changed(name)
+    topic = cluster.ask(delete)
+    if cluster.form is Format.JSONL:
+        write_lines([{**_row(topic), "deleted": not dry_run}])
+    elif dry_run:
+        write_table([_row(topic)], COLUMNS)
+    else:
+        typer.echo(f"{name}: deleted")
+    if dry_run:
+        write_note(f"{name}: nothing was changed")
 
 
 def _check_name(name: str, *, new: bool) -> None:
@@ -266,10 +252,6 @@ async def _check_no_message_is_lost(admin: AsyncAdmin, name: str, queues: int) -
             f"keep {last + 1} or more until they expire",
             REFUSED,
         )
-
-
-def _say_nothing_was_changed(name: str) -> None:
-    error_console().print(f"{name}: nothing was changed", markup=False, soft_wrap=True)
 
 
 def _pair(text: str) -> tuple[str, str]:

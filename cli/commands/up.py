@@ -1,8 +1,18 @@
-"""`tandemlog up`: a local cluster in the foreground, with a table of its nodes."""
+"""`tandemlog up`: a local cluster in the foreground, with a table of its nodes.
+
+A node that has ended is restarted: one that is killed comes back within a second, and one that
+cannot start does not keep the machine busy.
+
+    ends, having run long    restart after FIRST_S
+    ends again soon          the pause doubles, up to LONGEST_S
+    exit code 0              an operator stopped it: leave it alone
+    a code of NOT_RESTARTED  a restart would end in the same way: leave it alone
+"""
 
 import asyncio
 import signal
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,18 +47,21 @@ from ..local.local_cluster import (
     plan_cluster,
 )
 from ..local.local_coordinator import ETCD, NONE, PORT_DISTANCE
-from ..local.restarts import Restarts
 from ..shared.command import new_app
-from ..shared.exit_codes import ADDRESS, STORE, epilog
-from ..shared.failures import CommandError, one_line_errors
+from ..shared.exit_codes import ADDRESS, OK, STORE, USAGE
+from ..shared.failures import CommandError
 from ..shared.options import DEFAULTS
 
 REFRESH_S = 0.5
+FIRST_S = 0.5
+LONGEST_S = 30.0
+LONG_RUN_S = 60.0
+NOT_RESTARTED = frozenset({OK, USAGE, STORE, ADDRESS})
 
 app = new_app()
 
 
-@app.command("up", epilog=epilog())
+@app.command("up")
 def up_command(
     slaves: Annotated[
         int | None,
@@ -202,9 +215,9 @@ def up_command(
     them with --index-slots, --index-entries and --queue-file-size.
     """
     for name, value in (("--flush", flush), ("--replication", replication)):
-        known = ("async", "sync", "sync-degrade") if name == "--replication" else ("async", "sync")
-        if value not in (None, *known):
-            raise typer.BadParameter(f"{name} must be one of {', '.join(known)}, not {value!r}")
+        modes = ("async", "sync", "sync-degrade") if name == "--replication" else ("async", "sync")
+        if value not in (None, *modes):
+            raise typer.BadParameter(f"{name} must be one of {', '.join(modes)}, not {value!r}")
     if follow is not None:
         try:
             parse_address(follow)
@@ -228,23 +241,47 @@ def up_command(
         secure=secure,
         follow=follow,
     )
-    with one_line_errors():
-        try:
-            plan = plan_cluster(directory, wishes)
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from None
-        try:
-            with locked(directory):
-                cluster = LocalCluster(directory, plan, port)
-                cluster.check_ports()
-                cluster.write()
-                asyncio.run(_Foreground(cluster, restart=restart).run())
-        except ClusterError as error:
-            raise CommandError(str(error), error.exit_code) from None
-        except CertificateError as error:
-            raise CommandError(str(error), STORE) from None
-        except ListenError as error:
-            raise CommandError(f"{error}; choose another --port", ADDRESS) from None
+    try:
+        plan = plan_cluster(directory, wishes)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    try:
+        with locked(directory):
+            cluster = LocalCluster(directory, plan, port)
+            cluster.check_ports()
+            cluster.write()
+            asyncio.run(_Foreground(cluster, restart=restart).run())
+    except CertificateError as error:
+        raise CommandError(str(error), STORE) from None
+    except ListenError as error:
+        raise CommandError(f"{error}; choose another --port", ADDRESS) from None
+
+
+@dataclass(slots=True)
+class Restarts:
+    """The restarts of one node. Times are seconds of the caller's monotonic clock."""
+
+    started_at: float
+    pause_s: float = FIRST_S
+    due_at: float | None = None
+
+    def ended(self, exit_code: int, now: float) -> bool:
+        """The node has ended; whether it is to be restarted. A second call changes nothing."""
+        if exit_code in NOT_RESTARTED:
+            return False
+        if self.due_at is None:
+            if now - self.started_at >= LONG_RUN_S:
+                self.pause_s = FIRST_S
+            self.due_at = now + self.pause_s
+        return True
+
+    def is_due(self, now: float) -> bool:
+        return self.due_at is not None and now >= self.due_at
+
+    def restarted(self, now: float) -> None:
+        """It runs again. The next pause is longer, unless it now runs for long."""
+        self.started_at, self.due_at = now, None
+        self.pause_s = min(2 * self.pause_s, LONGEST_S)
 
 
 class _Foreground:
@@ -258,7 +295,7 @@ class _Foreground:
         self._console = Console(highlight=False)
         self._stop = asyncio.Event()
         self._ready = False
-        self._told: dict[str, str] = {}
+        self._lines: dict[str, str] = {}
         self._alarms: list[str] = []
 
     async def run(self) -> None:
@@ -317,9 +354,9 @@ class _Foreground:
         if ended and (not self._ready or len(stay) == len(self._cluster.nodes)):
             node = ended[0]
             code = node.exit_code or 0
-            said = node.last_words()
+            words = node.last_words()
             raise ClusterError(
-                f"{node.node_id} {ending(code)}{f': {said}' if said else ''} (see {node.log})",
+                f"{node.node_id} {ending(code)}{f': {words}' if words else ''} (see {node.log})",
                 code if code > 0 else 1,
             )
 
@@ -342,9 +379,9 @@ class _Foreground:
 
     def _rows(self, topology: Topology) -> list[dict[str, Any]]:
         """A row a node: what it says of itself, or what became of its process."""
-        said = {row["node"]: row for row in node_rows(topology) if row["state"] != "unreachable"}
+        rows = {row["node"]: row for row in node_rows(topology) if row["state"] != "unreachable"}
         return [
-            said.get(node.node_id) or _process_row(node, restarts=self._will_restart(node))
+            rows.get(node.node_id) or _process_row(node, restarts=self._will_restart(node))
             for node in self._cluster.nodes
         ]
 
@@ -369,8 +406,8 @@ class _Foreground:
         sys.stdout.flush()
 
     def _tell(self, about: str, line: str) -> None:
-        if self._told.get(about) != line:
-            self._told[about] = line
+        if self._lines.get(about) != line:
+            self._lines[about] = line
             self._console.print(line, markup=False, soft_wrap=True)
 
     def _tell_ready(self, topology: Topology) -> None:

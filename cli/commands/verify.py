@@ -34,11 +34,10 @@ from tandemlog_server.storage.tools.cautions import cautions
 from tandemlog_server.storage.tools.compare import CompareReport, compare, confirmed_end
 from tandemlog_server.storage.tools.verify import Fault, VerifyReport, fault_of, verify
 
-from ..output.offline import say_lines
 from ..output.progress import byte_progress
-from ..output.tables import write_lines
+from ..output.tables import write_lines, write_texts
 from ..shared.command import new_app
-from ..shared.exit_codes import FAULT, epilog
+from ..shared.exit_codes import FAULT
 from ..shared.failures import CommandError
 from ..shared.jobs import (
     NO_MASTER,
@@ -49,7 +48,7 @@ from ..shared.jobs import (
     check_logs,
     job_failures,
 )
-from ..shared.store_options import StoreSizes, store_config, with_groups
+from ..shared.store_options import StoreSizes, store_config
 
 WHOLE_LOG: Final = (1 << 63) - 1
 LOG_ALONE: Final = "only the log was checked, not queues, index and small files"
@@ -57,8 +56,7 @@ LOG_ALONE: Final = "only the log was checked, not queues, index and small files"
 app = new_app()
 
 
-@app.command("verify", epilog=epilog())
-@with_groups
+@app.command("verify")
 def verify_command(
     store: LogArgument,
     against: Annotated[
@@ -116,7 +114,7 @@ def verify_command(
         row["seconds"] = round(time.monotonic() - began, 3)
         if options.form is Form.TABLE:
             lines = [line for check in checks for line in check.lines()]
-            say_lines([*lines, f"took {row['seconds']} s"])
+            write_texts([*lines, f"took {row['seconds']} s"])
         else:
             write_lines([row])
         for check in checks:

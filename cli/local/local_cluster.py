@@ -36,9 +36,10 @@ from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 from tandemlog_server.storage.errors import StoreLockedError
 from tandemlog_server.storage.inspect.geometry import Geometry
 
-from .local_coordinator import EMBEDDED, NONE, LocalCoordinator
+from ..shared.exit_codes import FAULT
+from ..shared.failures import CommandError
+from .local_coordinator import EMBEDDED, NONE, LocalCoordinator, with_package_path
 from .local_security import LocalSecurity
-from .process import with_package_path
 
 HTTP_PORT_DISTANCE = 100
 DEFAULT_SLAVES = 2
@@ -51,12 +52,11 @@ ELECTED = "elected"
 LOCK = "up.lock"
 
 
-class ClusterError(Exception):
+class ClusterError(CommandError):
     """A cluster that cannot be started, or a node of it that ended. `exit_code` is the node's."""
 
-    def __init__(self, message: str, exit_code: int = 1) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
+    def __init__(self, message: str, exit_code: int = FAULT) -> None:
+        super().__init__(message, exit_code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +129,8 @@ class NodeProcess:
                 lines = file.read()[-4096:].decode(errors="replace").splitlines()
         except OSError:
             return ""
-        said = [line.removeprefix("tandemlog: ") for line in lines if line.strip()]
-        return said[-1] if said else ""
+        words = [line.removeprefix("tandemlog: ") for line in lines if line.strip()]
+        return words[-1] if words else ""
 
 
 @contextmanager
@@ -155,8 +155,8 @@ def plan_cluster(directory: Path, wishes: Wishes) -> ClusterPlan:
     A store that exists tells its own file sizes, and the slaves get the same ones, so that the
     derived files of all nodes can be compared byte for byte.
     """
-    held = _load(directory / PLAN)
-    plan = _new_plan(directory, wishes) if held is None else _next_plan(directory, held, wishes)
+    last = _load(directory / PLAN)
+    plan = _new_plan(directory, wishes) if last is None else _next_plan(directory, last, wishes)
     if plan.follow and plan.coordinator != NONE:
         raise ConfigError(
             f"{directory} elects its master, so none of its nodes can follow {plan.follow}: choose "
@@ -170,8 +170,8 @@ def plan_cluster(directory: Path, wishes: Wishes) -> ClusterPlan:
     return plan
 
 
-def _next_plan(directory: Path, held: ClusterPlan, wishes: Wishes) -> ClusterPlan:
-    store = Path(held.store) if held.store else directory / "n0" / "store"
+def _next_plan(directory: Path, last: ClusterPlan, wishes: Wishes) -> ClusterPlan:
+    store = Path(last.store) if last.store else directory / "n0" / "store"
     if wishes.store is not None and wishes.store.resolve() != store.resolve():
         raise ConfigError(
             f"{directory} belongs to the store {store}; omit --store to continue with it, or "
@@ -179,28 +179,28 @@ def _next_plan(directory: Path, held: ClusterPlan, wishes: Wishes) -> ClusterPla
         )
     for name in ("commit_log_file_size", "queue_file_size", "index_slots", "index_entries"):
         wanted = getattr(wishes, name)
-        if wanted is not None and wanted != getattr(held.sizes, name):
+        if wanted is not None and wanted != getattr(last.sizes, name):
             raise ConfigError(
-                f"{directory} has {name} {getattr(held.sizes, name)}, which cannot be changed to "
+                f"{directory} has {name} {getattr(last.sizes, name)}, which cannot be changed to "
                 f"{wanted}"
             )
-    if NONE != held.coordinator != (wishes.coordinator or held.coordinator):
+    if NONE != last.coordinator != (wishes.coordinator or last.coordinator):
         raise ConfigError(
-            f"{directory} elects its master (coordinator: {held.coordinator}), and its nodes start "
+            f"{directory} elects its master (coordinator: {last.coordinator}), and its nodes start "
             "with no other coordinator and not without one: omit --no-election and --etcd, or "
             "choose another --dir"
         )
     return ClusterPlan(
-        cluster_id=held.cluster_id,
-        slaves=held.slaves if wishes.slaves is None else wishes.slaves,
-        store=held.store,
-        sizes=held.sizes,
-        flush=wishes.flush or held.flush,
-        replication=wishes.replication or held.replication,
-        min_in_sync=wishes.min_in_sync or held.min_in_sync,
-        coordinator=wishes.coordinator or held.coordinator,
-        secure=held.secure if wishes.secure is None else wishes.secure,
-        follow=wishes.follow or held.follow,
+        cluster_id=last.cluster_id,
+        slaves=last.slaves if wishes.slaves is None else wishes.slaves,
+        store=last.store,
+        sizes=last.sizes,
+        flush=wishes.flush or last.flush,
+        replication=wishes.replication or last.replication,
+        min_in_sync=wishes.min_in_sync or last.min_in_sync,
+        coordinator=wishes.coordinator or last.coordinator,
+        secure=last.secure if wishes.secure is None else wishes.secure,
+        follow=wishes.follow or last.follow,
     )
 
 

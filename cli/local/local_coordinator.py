@@ -16,16 +16,15 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import tandemlog
 from tandemlog_server.node.settings.listen_endpoints import usable
 from tandemlog_server.node.settings.node_config import ConfigError
 
 from .local_security import COORDINATOR, OPERATOR, LocalSecurity
-from .process import with_package_path
 
 NONE = "none"
 EMBEDDED = "embedded"
 ETCD = "etcd"
-KINDS = (EMBEDDED, ETCD, NONE)
 
 PORT_DISTANCE = 50
 """From the first node's port to the coordinator's first one."""
@@ -33,6 +32,13 @@ MEMBERS = 3
 PORTS = 2 * MEMBERS
 STOP_S = 10.0
 AGAIN_AFTER_S = 1.0
+
+
+def with_package_path() -> dict[str, str]:
+    """The environment of a process of the cluster: with this very package on its path."""
+    package_root = str(Path(tandemlog.__file__).resolve().parent.parent)
+    path = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path}
 
 
 @dataclass(slots=True)

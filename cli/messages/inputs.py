@@ -1,4 +1,6 @@
-"""What one line of the input says about its message.
+"""What `put` reads, and what one line of it says about its message.
+
+Lines come as they are written, or whole files are one message each. A line is one of:
 
     hello                                    the body
     k7<separator>hello                       a key, which also picks the queue, and the body
@@ -8,11 +10,16 @@ A row of `pull` has all that the store knew of a message. Its body, keys, tag, p
 birth are sent again; the new place makes the rest itself (offsets, store time, UNIQ_KEY).
 """
 
+import asyncio
 import base64
 import binascii
 import json
-from collections.abc import Callable, Mapping
+import os
+import stat
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from tandemlog.errors import InvalidMessageError, UnknownQueueError
@@ -25,6 +32,12 @@ from tandemlog.message import Message
 from tandemlog.produce.framing import is_reserved
 from tandemlog.unpacking import unpacked
 
+from ..shared.exit_codes import USAGE
+from ..shared.failures import CommandError
+
+READ_BYTES = 1 << 16
+MAX_SIZE = 1 << 30
+"""Bytes of a body that is worth reading: no node takes more."""
 MAX_SHOWN = 60
 
 ToMessage = Callable[[bytes], Message]
@@ -56,6 +69,79 @@ class Queues(StrEnum):
     ANY = "any"
 
 
+async def lines_of(file: Path | None) -> AsyncIterator[bytes]:
+    """Lines without their newline, LF or CRLF, as they come: a pipe is read while it is written."""
+    rest: list[bytes] = []
+    async for chunk in _chunks(file):
+        *lines, last = chunk.split(b"\n")
+        for line in lines:
+            rest.append(line)
+            yield b"".join(rest).removesuffix(b"\r")
+            rest = []
+        if last:
+            rest.append(last)
+    if rest:
+        yield b"".join(rest).removesuffix(b"\r")
+
+
+async def whole(file: Path | None) -> bytes:
+    """All bytes of a file or of stdin. Raises CommandError if they are too many for a message."""
+    pieces, size = [], 0
+    async for chunk in _chunks(file):
+        pieces.append(chunk)
+        size += len(chunk)
+        if size > MAX_SIZE:
+            text = f"{file or 'stdin'}: more than {MAX_SIZE} bytes are no message"
+            raise CommandError(text, USAGE)
+    return b"".join(pieces)
+
+
+def check_files(files: Sequence[Path]) -> None:
+    """Raises CommandError for a file that cannot be read, before anything is sent."""
+    for file in files:
+        os.close(_opened(str(file)))
+
+
+async def _chunks(file: Path | None) -> AsyncIterator[bytes]:
+    from_stdin = file is None or str(file) == "-"
+    descriptor = sys.stdin.fileno() if from_stdin else _opened(str(file))
+    try:
+        while chunk := await _read(descriptor):
+            yield chunk
+    finally:
+        if not from_stdin:
+            os.close(descriptor)
+
+
+def _opened(file: str) -> int:
+    try:
+        descriptor = os.open(file, os.O_RDONLY)
+    except OSError as error:
+        raise CommandError(f"{file}: {error.strerror}", USAGE) from None
+    if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise CommandError(f"{file} is a folder, not a file", USAGE)
+    return descriptor
+
+
+async def _read(descriptor: int) -> bytes:
+    """What is there, as soon as something is; a thread that reads could not be interrupted."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, readable.set)
+    except PermissionError:
+        return os.read(descriptor, READ_BYTES)  # a file on a disk can always be read
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(descriptor)
+    return os.read(descriptor, READ_BYTES)
+
+
+# ---- what a line says
+
+
 def plain(prototype: Message) -> ToMessage:
     """The line is the body; the rest is `prototype`'s."""
 
@@ -79,8 +165,8 @@ def keyed(prototype: Message, separator: bytes) -> ToMessage:
     common = [prototype.keys] if isinstance(prototype.keys, str) else list(prototype.keys)
 
     def message(line: bytes) -> Message:
-        key, found, body = line.partition(separator)
-        if not found:
+        key, separated, body = line.partition(separator)
+        if not separated:
             raise InvalidMessageError(f"no key separator {separator.decode()!r} in the line")
         try:
             text = key.decode()
@@ -214,26 +300,26 @@ def _keys(row: Mapping[str, Any]) -> list[str]:
 
 
 def _texts(row: Mapping[str, Any], name: str) -> dict[str, str]:
-    found = row.get(name)
-    if found is None:
+    texts = row.get(name)
+    if texts is None:
         return {}
-    if not isinstance(found, dict):
-        raise InvalidMessageError(f"{name} must be an object of texts, not {_short_value(found)}")
-    for key, value in found.items():
+    if not isinstance(texts, dict):
+        raise InvalidMessageError(f"{name} must be an object of texts, not {_short_value(texts)}")
+    for key, value in texts.items():
         if not isinstance(value, str):
             raise InvalidMessageError(f"{name}: {key!r} must be a text, not {_short_value(value)}")
         _utf8(name, key)
         _utf8(name, value)
-    return found
+    return texts
 
 
 def _text(row: Mapping[str, Any], name: str) -> str | None:
-    found = row.get(name)
-    if found is None:
+    text = row.get(name)
+    if text is None:
         return None
-    if not isinstance(found, str):
-        raise InvalidMessageError(f"{name} must be a text, not {_short_value(found)}")
-    return _utf8(name, found)
+    if not isinstance(text, str):
+        raise InvalidMessageError(f"{name} must be a text, not {_short_value(text)}")
+    return _utf8(name, text)
 
 
 def _utf8(name: str, text: str) -> str:
@@ -245,14 +331,14 @@ def _utf8(name: str, text: str) -> str:
 
 
 def _number(row: Mapping[str, Any], name: str) -> int | None:
-    found = row.get(name)
-    if found is None:
+    number = row.get(name)
+    if number is None:
         return None
-    if not isinstance(found, int) or isinstance(found, bool) or abs(found) > _LIMITS[name]:
+    if not isinstance(number, int) or isinstance(number, bool) or abs(number) > _LIMITS[name]:
         raise InvalidMessageError(
-            f"{name} must be a whole number up to {_LIMITS[name]}, not {_short_value(found)}"
+            f"{name} must be a whole number up to {_LIMITS[name]}, not {_short_value(number)}"
         )
-    return found
+    return number
 
 
 def _short_value(value: Any) -> str:

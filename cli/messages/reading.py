@@ -22,6 +22,8 @@ from tandemlog.consume.received.received_message import ReceivedMessage
 from tandemlog.consume.stream import AsyncStream
 from tandemlog.errors import UnknownQueueError
 
+from ..shared.online import all_ranges
+
 ONLY_WHAT_IS_THERE = FollowOptions(auto_commit_ms=None, wait_ms=200)
 WIDEN = 8
 """How many times as far back it is looked where the tags left too few."""
@@ -118,17 +120,16 @@ async def opened(
 async def queue_ranges(admin: AsyncAdmin, wanted: Wanted) -> dict[Queue, QueueRange]:
     """What the wanted queues hold, empty ones too. Raises UnknownTopicError, UnknownQueueError."""
     topic = await admin.topic(wanted.topic)
-    held = {each.queue_id: each for each in await admin.ranges(wanted.topic)}
-    count = max(topic.read_queues, max(held, default=-1) + 1)
-    if wanted.queue is not None and wanted.queue >= count:
-        raise UnknownQueueError(
-            f"topic {wanted.topic!r} has no queue {wanted.queue}: it has {count}",
-            field="queue_id",
-            limit=count,
-        )
-    numbers = range(count) if wanted.queue is None else (wanted.queue,)
-    empty = {number: QueueRange(wanted.topic, number, 0, 0, -1, -1) for number in numbers}
-    return {(wanted.topic, number): held.get(number, empty[number]) for number in numbers}
+    ranges = await all_ranges(admin, wanted.topic, topic.read_queues)
+    if wanted.queue is not None:
+        if wanted.queue >= len(ranges):
+            raise UnknownQueueError(
+                f"topic {wanted.topic!r} has no queue {wanted.queue}: it has {len(ranges)}",
+                field="queue_id",
+                limit=len(ranges),
+            )
+        ranges = [ranges[wanted.queue]]
+    return {(wanted.topic, each.queue_id): each for each in ranges}
 
 
 async def stops_at(admin: AsyncAdmin, wanted: Wanted) -> dict[Queue, int]:
@@ -136,8 +137,8 @@ async def stops_at(admin: AsyncAdmin, wanted: Wanted) -> dict[Queue, int]:
     nothing to read in it."""
     assert wanted.until_ms is not None
     ranges = await queue_ranges(admin, wanted)
-    found = await admin.search_offset(wanted.topic, wanted.until_ms + 1)
-    stops = {queue: min(found.get(queue, 0), each.max_offset) for queue, each in ranges.items()}
+    later = await admin.search_offset(wanted.topic, wanted.until_ms + 1)
+    stops = {queue: min(later.get(queue, 0), each.max_offset) for queue, each in ranges.items()}
     return {queue: stop if stop > ranges[queue].min_offset else 0 for queue, stop in stops.items()}
 
 
@@ -147,21 +148,21 @@ async def last_messages(
     """The `wanted.last` messages that lie last in the log before `ends`, oldest first. `least`: by
     queue, the oldest offset that there is."""
     count = wanted.last or 0
-    found: dict[Queue, deque[ReceivedMessage]] = {}
+    messages: dict[Queue, deque[ReceivedMessage]] = {}
     back = count
     wider = [queue for queue, end in ends.items() if end > least[queue]]
     while wider:
         begins = {queue: max(least[queue], ends[queue] - back) for queue in wider}
-        found |= {queue: deque(maxlen=count) for queue in wider}
+        messages |= {queue: deque(maxlen=count) for queue in wider}
         async for message in _between(consumer, wanted, begins, ends):
-            found[message.topic, message.queue_id].append(message)
+            messages[message.topic, message.queue_id].append(message)
         wider = [
             queue
             for queue, begin in begins.items()
-            if len(found[queue]) < count and begin > least[queue]
+            if len(messages[queue]) < count and begin > least[queue]
         ]
         back *= WIDEN
-    everything = [message for each in found.values() for message in each]
+    everything = [message for each in messages.values() for message in each]
     return sorted(everything, key=lambda message: message.physical_offset)[-count:]
 
 

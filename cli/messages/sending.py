@@ -16,14 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import MofNCompleteColumn, TextColumn
 
 from tandemlog.errors import InvalidMessageError, InvalidTopicNameError, TandemlogError
 from tandemlog.format.words import counted
@@ -31,9 +24,10 @@ from tandemlog.message import Message, SendResult
 from tandemlog.produce.framing import join_keys
 from tandemlog.produce.producer import AsyncProducer
 
-from ..output.tables import Format, error_console, write_lines, write_rows
+from ..output.progress import progress_bar
+from ..output.tables import Format, write_lines, write_rows
 from ..shared.exit_codes import FAULT, USAGE
-from ..shared.failures import CommandError, exit_code_of, said
+from ..shared.failures import CommandError, exit_code_of, text_of
 from .inputs import ToMessage
 
 GENERATE_BATCH = 20_000
@@ -133,22 +127,11 @@ class Sending:
     @contextlib.asynccontextmanager
     async def _running(self, total: int | None) -> AsyncIterator[Any]:
         """The producer open, and a progress bar on stderr if that is a terminal."""
-        console = error_console()
-        bar = Progress(
-            SpinnerColumn(),
-            TextColumn("put {task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}/s"),
-            TimeElapsedColumn(),
-            console=console,
-            disable=not console.is_terminal,
-            transient=True,
-        )
+        bar = progress_bar(MofNCompleteColumn(), TextColumn("{task.fields[rate]}/s"))
         async with self._producer:
             self._totals.started = time.monotonic()
             with bar:
-                task = bar.add_task(self._prototype.topic, total=total, rate="0")
+                task = bar.add_task(f"put {self._prototype.topic}", total=total, rate="0")
 
                 def show() -> None:
                     seconds = max(time.monotonic() - self._totals.started, 1e-9)
@@ -239,7 +222,7 @@ class Sending:
         if problem is not None:
             place = self._problem_place if totals.sent else ""
             raise CommandError(
-                f"{counts if totals.sent else ''}{place}{said(problem)}", exit_code_of(problem)
+                f"{counts if totals.sent else ''}{place}{text_of(problem)}", exit_code_of(problem)
             )
         if self._refused:
             more = max(0, self._refused - MOST_SAID)

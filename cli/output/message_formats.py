@@ -1,25 +1,34 @@
-"""`pull --format`: what is written of each message.
+r"""Messages as they are written: rows as of `dump`, and what `pull --format` says.
 
     table   columns for people              jsonl   every field, the body in base64; put --jsonl
     raw     bodies end to end               text    bodies, each with a newline
-    json    as jsonl, the body parsed       %t %o %s\\n   whatever is wanted (templates.py)
+    json    as jsonl, the body parsed       %t %o %s\n   a template: kcat's format strings
 
-What cannot be shown as asked is said once, on stderr, with the place of the first such message.
+    %t topic   %p queue id (also %q)   %o queue offset   %k keys   %g tag   %s body (also %b)
+    %h the user's properties as name=value,name=value    %i message id
+    %T store time in ms   %D the same as a date   %S bytes of the body   %K bytes of the keys
+    %R bytes of the body as a big-endian int32    %% a percent sign    \n \t \r \0 \\ \xHH
+
+A template adds nothing, not even a newline, and bodies are written as they are. What cannot be
+shown as asked is said once, on stderr, with the place of the first such message.
 """
 
+import base64
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from struct import pack
+from typing import Any
 
 import typer
 
-from .message_rows import received_row, table_row
-from .tables import StreamedTable, write_lines
-from .templates import looks_like_a_template, template
+from tandemlog.consume.received.received_message import ReceivedMessage
+from tandemlog.format.constants import KEYS
+from tandemlog.produce.framing import is_reserved
+from tandemlog_server.storage.tools.dump import message_row
 
-if TYPE_CHECKING:
-    from tandemlog.consume.received.received_message import ReceivedMessage
+from .tables import StreamedTable, date_text, write_lines
 
 NAMES = ("table", "jsonl", "raw", "text", "json")
 TABLE_WIDTHS = {
@@ -31,11 +40,41 @@ TABLE_WIDTHS = {
     "text": 0,
 }
 
-Write = Callable[[Iterable["ReceivedMessage"]], object]
+MESSAGE_COLUMNS = (
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "tags",
+    "keys",
+    "store_timestamp",
+    "msg_id",
+    "size",
+    "text",
+)
+
+Write = Callable[[Iterable[ReceivedMessage]], object]
+Piece = Callable[[ReceivedMessage], bytes]
+
+_ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
+_PIECE = re.compile(r"%(?P<field>.?)|\\x(?P<hex>[0-9A-Fa-f]{2})|\\(?P<escape>.?)", re.DOTALL)
+
+
+def received_row(message: ReceivedMessage) -> dict[str, Any]:
+    """A message as `dump` has it, but the body decompressed."""
+    row: dict[str, Any] = message_row(message.record)
+    row["body"] = base64.b64encode(message.body).decode()
+    return row
+
+
+def table_row(message: ReceivedMessage) -> dict[str, Any]:
+    """The same for people: also the body as text, with a mark for each byte that is not UTF-8."""
+    row = received_row(message)
+    row["text"] = message.body.decode(errors="replace")
+    return row
 
 
 def writer_of(form: str) -> Write:
-    """What writes messages to stdout. Raises typer.BadParameter for a format that is none."""
+    """What writes messages to stdout. Raises typer.BadParameter for an unknown format."""
     if form == "table":
         table = StreamedTable(TABLE_WIDTHS)
         return lambda messages: table.write(map(table_row, messages))
@@ -56,8 +95,8 @@ def writer_of(form: str) -> Write:
     )
 
 
-def _of_bytes(bytes_of: Callable[["ReceivedMessage"], bytes]) -> Write:
-    def write(messages: Iterable["ReceivedMessage"]) -> None:
+def _of_bytes(bytes_of: Callable[[ReceivedMessage], bytes]) -> Write:
+    def write(messages: Iterable[ReceivedMessage]) -> None:
         sys.stdout.buffer.write(b"".join(map(bytes_of, messages)))
         sys.stdout.buffer.flush()
 
@@ -70,7 +109,7 @@ class _Once:
     def __init__(self) -> None:
         self._said = False
 
-    def say(self, message: "ReceivedMessage", text: str) -> None:
+    def say(self, message: ReceivedMessage, text: str) -> None:
         if not self._said:
             place = f"{message.topic}, queue {message.queue_id}, offset {message.queue_offset}"
             sys.stderr.write(f"tandemlog: {place}: {text} (said once)\n")
@@ -83,7 +122,7 @@ class _Text:
     def __init__(self) -> None:
         self._note = _Once()
 
-    def __call__(self, message: "ReceivedMessage") -> bytes:
+    def __call__(self, message: ReceivedMessage) -> bytes:
         body = message.body
         try:
             body.decode()
@@ -104,7 +143,7 @@ class _JsonRows:
     def __init__(self) -> None:
         self._note = _Once()
 
-    def __call__(self, message: "ReceivedMessage") -> dict[str, Any]:
+    def __call__(self, message: ReceivedMessage) -> dict[str, Any]:
         row = received_row(message)
         try:
             row["body"] = json.loads(message.body, parse_constant=_no_json)
@@ -116,3 +155,70 @@ class _JsonRows:
 
 def _no_json(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+# ---- templates
+
+
+def user_properties(message: ReceivedMessage) -> dict[str, str]:
+    """Its properties without those that the store and the client keep for themselves."""
+    return {name: value for name, value in message.properties.items() if not is_reserved(name)}
+
+
+def _keys(message: ReceivedMessage) -> bytes:
+    return message.properties.get(KEYS, "").encode()
+
+
+FIELDS: dict[str, Piece] = {
+    "t": lambda message: message.topic.encode(),
+    "p": lambda message: b"%d" % message.queue_id,
+    "q": lambda message: b"%d" % message.queue_id,
+    "o": lambda message: b"%d" % message.queue_offset,
+    "k": _keys,
+    "K": lambda message: b"%d" % len(_keys(message)),
+    "g": lambda message: (message.tags or "").encode(),
+    "s": lambda message: message.body,
+    "b": lambda message: message.body,
+    "S": lambda message: b"%d" % len(message.body),
+    "R": lambda message: pack(">i", len(message.body)),
+    "h": lambda message: ",".join(
+        f"{name}={value}" for name, value in user_properties(message).items()
+    ).encode(),
+    "i": lambda message: message.msg_id.encode(),
+    "T": lambda message: b"%d" % message.store_timestamp,
+    "D": lambda message: date_text(message.store_timestamp).encode(),
+    "%": lambda _: b"%",
+}
+
+
+def looks_like_a_template(text: str) -> bool:
+    """Whether `text` cannot be the name of a format."""
+    return "%" in text or "\\" in text
+
+
+def template(text: str) -> Callable[[ReceivedMessage], bytes]:
+    """What makes the bytes of a message. Raises typer.BadParameter that names what is unknown."""
+    pieces: list[bytes | Piece] = []
+    position = 0
+    for match in _PIECE.finditer(text):
+        pieces.append(text[position : match.start()].encode())
+        position = match.end()
+        if match["hex"] is not None:
+            pieces.append(bytes.fromhex(match["hex"]))
+            continue
+        names: dict[str, Piece] | dict[str, bytes]
+        name, names = (
+            (match["escape"], _ESCAPES) if match["field"] is None else (match["field"], FIELDS)
+        )
+        if name not in names:
+            listed = " ".join(match[0][0] + each for each in names)
+            raise typer.BadParameter(
+                f"--format: {match[0]!r} is not known in a template; there are {listed}"
+            )
+        pieces.append(names[name])
+    pieces.append(text[position:].encode())
+
+    def written(message: ReceivedMessage) -> bytes:
+        return b"".join(each if isinstance(each, bytes) else each(message) for each in pieces)
+
+    return written

@@ -7,6 +7,7 @@ from rich.progress import (
     BarColumn,
     DownloadColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
@@ -16,22 +17,25 @@ from rich.progress import (
 from .tables import error_console
 
 
-@contextmanager
-def byte_progress(title: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar to be told (bytes done, bytes in all)."""
+def progress_bar(*columns: ProgressColumn) -> Progress:
+    """What is done, a bar, `columns`, and for how long; it vanishes at the end."""
     console = error_console()
-    bar = Progress(
+    return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
+        *columns,
         TimeElapsedColumn(),
         console=console,
         disable=not console.is_terminal,
         transient=True,
     )
-    with bar:
+
+
+@contextmanager
+def byte_progress(title: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar to be told (bytes done, bytes in all)."""
+    with progress_bar(DownloadColumn(binary_units=True), TransferSpeedColumn()) as bar:
         task = bar.add_task(title, total=None)
 
         def show(done: int, total: int) -> None:

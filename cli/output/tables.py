@@ -47,6 +47,11 @@ def error_console() -> Console:
     return Console(stderr=True, highlight=False)
 
 
+def write_note(text: str) -> None:
+    """A sentence beside the rows."""
+    error_console().print(text, markup=False, soft_wrap=True)
+
+
 def write_rows(
     rows: Iterable[Row],
     form: Format,
@@ -69,6 +74,12 @@ def write_lines(rows: Iterable[Row]) -> int:
         count += 1
     sys.stdout.flush()
     return count
+
+
+def write_texts(lines: Iterable[str]) -> None:
+    """Sentences for people, each in a line."""
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
 
 
 def write_table(

@@ -42,7 +42,7 @@ def _begin_so(incomplete: str, names: list[str]) -> list[str]:
 
 def _asked(ctx: Any, names: Callable[[AsyncAdmin], Awaitable[list[str]]]) -> list[str]:
     with contextlib.suppress(TandemlogError, typer.TyperException, OSError):
-        given = ctx.params.get(connecting.ENDPOINT) or os.environ.get("TANDEMLOG_ENDPOINT", "")
-        found = connecting.settle(ctx.find_root().params, endpoint=given)
-        return run_admin(found or given or DEFAULT_ENDPOINT, PATIENCE_S, names)
+        endpoint = ctx.params.get(connecting.ENDPOINT) or os.environ.get("TANDEMLOG_ENDPOINT", "")
+        endpoint = connecting.choose(ctx.find_root().params, endpoint=endpoint) or endpoint
+        return run_admin(endpoint or DEFAULT_ENDPOINT, PATIENCE_S, names)
     return []

@@ -28,13 +28,14 @@ _places: ContextVar[tuple[Mapping[str, Any], ...]] = ContextVar("places", defaul
 
 
 def security() -> Security:
-    """Of the command that runs. Raises typer.BadParameter where that was not settled yet."""
+    """How the command that runs connects; chosen now, if it was not before. Raises
+    typer.BadParameter."""
     if _security.get() is None:
-        settle(*_places.get())
+        choose(*_places.get())
     return _security.get() or Security()
 
 
-def settle_later(*places: Mapping[str, Any]) -> None:
+def choose_later(*places: Mapping[str, Any]) -> None:
     """For a command that may not connect at all: what is wrong is reported when it does."""
     _security.set(None)
     _places.set(places)
@@ -43,21 +44,18 @@ def settle_later(*places: Mapping[str, Any]) -> None:
 def variables() -> dict[str, str]:
     """What the program's options say, as variables: for jobs that read them in other processes."""
     names = {setting: name for name, setting in VARIABLES.items()}
-    found: dict[str, str] = {}
-    for place in reversed(_places.get()):
-        found |= {names[key]: str(place[key]) for key in SETTINGS if place.get(key)}
-    return found
+    return {names[key]: str(value) for key, value in _merged(_places.get()).items()}
 
 
 def taken_out(args: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """`args` without the options of this module, and what those say. Raises typer.BadParameter."""
     rest: list[str] = []
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     remaining = list(args)
     while remaining:
         each = remaining.pop(0)
         if each == "--":
-            return [*rest, each, *remaining], found
+            return [*rest, each, *remaining], settings
         name, equals, value = each.partition("=")
         if name not in OPTIONS:
             rest.append(each)
@@ -66,22 +64,26 @@ def taken_out(args: Sequence[str]) -> tuple[list[str], dict[str, str]]:
             if not remaining:
                 raise typer.BadParameter(f"{name} needs a value")
             value = remaining.pop(0)
-        found[OPTIONS[name]] = value
-    return rest, found
+        settings[OPTIONS[name]] = value
+    return rest, settings
 
 
-def settle(
+def choose(
     *places: Mapping[str, Any], endpoint: str = "", environment: Mapping[str, str] = os.environ
 ) -> str:
     """Choose how this command connects; returns the endpoint, empty if none is given anywhere. The
     first of `places` counts first. `endpoint`: that of the command line. Raises
     typer.BadParameter."""
-    options: dict[str, Any] = {ENDPOINT: endpoint}
-    for place in reversed(places):
-        options |= {key: place[key] for key in SETTINGS if place.get(key)}
     try:
-        profile = chosen(options, environment)
+        profile = chosen({ENDPOINT: endpoint, **_merged(places)}, environment)
     except InvalidArgumentError as error:
         raise typer.BadParameter(str(error)) from None
     _security.set(profile.security)
     return profile.endpoint
+
+
+def _merged(places: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for place in reversed(places):
+        settings |= {key: place[key] for key in SETTINGS if place.get(key)}
+    return settings

@@ -52,7 +52,7 @@ _WAYS_OUT: tuple[tuple[type[Exception], str], ...] = (
 )
 
 
-def said(problem: Exception) -> str:
+def text_of(problem: Exception) -> str:
     """Its text, with the command that helps where there is one."""
     ways = [way for kind, way in _WAYS_OUT if isinstance(problem, kind)]
     return f"{problem}{ways[0] if ways else ''}"
@@ -101,7 +101,7 @@ def one_line_errors() -> Iterator[None]:
         raise fail(_os_error(error), exit_codes.STORE) from None
     except Exception as error:
         if _is_expected(error):
-            raise fail(said(error), exit_code_of(error)) from None
+            raise fail(text_of(error), exit_code_of(error)) from None
         raise
 
 

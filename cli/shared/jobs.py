@@ -17,15 +17,16 @@ from enum import StrEnum
 from typing import Annotated, Any, Self
 
 import typer
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import TextColumn
 
 from tandemlog.logs import job_errors
 from tandemlog.logs.job_errors import OnCorruption
 from tandemlog.spark.spark_version import version_fault
 
-from ..output.tables import cell_text, error_console, write_table
+from ..output.progress import progress_bar
+from ..output.tables import cell_text, write_note, write_table, write_texts
 from . import connecting, exit_codes
-from .failures import fail, one_line_errors
+from .failures import CommandError
 
 NO_MASTER = "none"
 _NEEDS = {"pyarrow": "arrow"}
@@ -129,23 +130,22 @@ def check_logs(*stores: str) -> None:
 @contextmanager
 def job_failures() -> Iterator[None]:
     """Around a command that runs jobs: what goes wrong becomes one line and an exit code."""
-    with one_line_errors():
-        os.environ.update(connecting.variables())  # for node:HOST:PORT, in every process
-        try:
-            yield
-        except ModuleNotFoundError as missing:
-            package = (missing.name or "").split(".")[0]
-            if package not in ("pyspark", "pyarrow", "py4j", "matplotlib"):
-                raise
-            fault = version_fault() or f"{missing.name} is not installed"
-            needs = f"pip install 'tandemlog[{_NEEDS.get(package, 'spark')}]'"
-            raise fail(f"{fault}: {needs}", exit_codes.USAGE) from None
-        except job_errors.PipelineError as error:
-            raise fail(str(error), _exit_code(error)) from None
-        except RuntimeError as error:
-            if type(error).__name__ != "JavaMissingError":
-                raise
-            raise fail(str(error), exit_codes.USAGE) from None
+    os.environ.update(connecting.variables())  # for node:HOST:PORT, in every process
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        package = (missing.name or "").split(".")[0]
+        if package not in ("pyspark", "pyarrow", "py4j", "matplotlib"):
+            raise
+        fault = version_fault() or f"{missing.name} is not installed"
+        needs = f"pip install 'tandemlog[{_NEEDS.get(package, 'spark')}]'"
+        raise CommandError(f"{fault}: {needs}", exit_codes.USAGE) from None
+    except job_errors.PipelineError as error:
+        raise CommandError(str(error), _exit_code(error)) from None
+    except RuntimeError as error:
+        if type(error).__name__ != "JavaMissingError":
+            raise
+        raise CommandError(str(error), exit_codes.USAGE) from None
 
 
 @contextmanager
@@ -178,18 +178,7 @@ def loaded(name: str) -> Any:
 @contextmanager
 def _progress(title: str) -> Iterator[Callable[[str, int, int], None]]:
     """A bar on stderr, if that is a terminal; it counts tasks."""
-    console = error_console()
-    bar = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:.0f}/{task.total:.0f} tasks"),
-        TimeElapsedColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-    )
-    with bar:
+    with progress_bar(TextColumn("{task.completed:.0f}/{task.total:.0f} tasks")) as bar:
         task = bar.add_task(title, total=1)
 
         def show(what: str, done: int, total: int) -> None:
@@ -204,21 +193,18 @@ def _show(result: Any, form: Form) -> None:
         sys.stdout.write(json.dumps(result.document(), ensure_ascii=False) + "\n")
         sys.stdout.flush()
         return
-    console = error_console()
     if result.rows:
         write_table(result.rows)
     findings = [finding.row() for finding in result.findings]
     if findings:
         write_table(findings, ("kind", "file", "offset", "topic", "queue_id", "queue_offset"))
-        for finding in result.findings:
-            sys.stdout.write(f"{finding.file}: offset {finding.offset}: {finding.detail}\n")
-    sys.stdout.flush()
+        write_texts(f"{each.file}: offset {each.offset}: {each.detail}" for each in result.findings)
     for note in result.notes:
-        console.print(note, markup=False, soft_wrap=True)
+        write_note(note)
     summary = ", ".join(
         f"{name} {cell_text(value)}"
         for name, value in result.summary.items()
         if name != "topics" and value is not None
     )
-    console.print(f"{result.job}: {summary}", markup=False, soft_wrap=True)
-    console.print("whole" if result.holds else "FAULTS FOUND", markup=False)
+    write_note(f"{result.job}: {summary}")
+    write_note("whole" if result.holds else "FAULTS FOUND")

@@ -2,18 +2,54 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
+
+import typer
 
 from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.topology import ReadFrom
+from tandemlog.consume.reading.positions import QueueRange
 from tandemlog.errors import TandemlogError, UnavailableError
 
-from ..output.tables import error_console
-from .options import check_endpoints, connection_options
+from ..output.tables import Format, write_note
+from .options import (
+    DEFAULT_ENDPOINT,
+    DEFAULT_TIMEOUT_S,
+    Endpoint,
+    FormatOption,
+    Timeout,
+    check_endpoints,
+    connection_options,
+)
 
 Result = TypeVar("Result")
 SILENT_S = 2.0
 """How long a command waits for a master before it tells what it waits for."""
+
+NodeOption = Annotated[
+    str,
+    typer.Option("--node", metavar="NODE", help="Only this node; without it every one."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """Which cluster a command asks, how it shows the answer, and how long it tries."""
+
+    endpoint: Endpoint = DEFAULT_ENDPOINT
+    form: FormatOption = Format.TABLE
+    timeout: Timeout = DEFAULT_TIMEOUT_S
+
+    def ask(
+        self,
+        work: Callable[[AsyncAdmin], Awaitable[Result]],
+        read_from: ReadFrom = ReadFrom.ANY,
+        *,
+        starting: bool = False,
+    ) -> Result:
+        """As run_admin."""
+        return run_admin(self.endpoint, self.timeout, work, read_from, starting=starting)
 
 
 def run_admin(
@@ -52,4 +88,22 @@ async def _tell_waiting(admin: AsyncAdmin) -> None:
     except TandemlogError:
         return  # the work itself will say it
     if text:
-        error_console().print(f"waiting for a master: {text}", markup=False, soft_wrap=True)
+        write_note(f"waiting for a master: {text}")
+
+
+async def each_node(admin: AsyncAdmin, node_id: str) -> list[str]:
+    """The ids of the nodes to ask: this one, or without a name all that can be reached. Raises
+    NoNodeError if there is none."""
+    if node_id:
+        return [node_id]
+    nodes = (await admin.cluster()).nodes
+    return [node.node_id for node in nodes if node.reachable and not node.is_broker]
+
+
+async def all_ranges(admin: AsyncAdmin, topic: str, count: int) -> list[QueueRange]:
+    """What each queue of a topic holds, empty ones too; more than `count` if more hold messages."""
+    ranges = {each.queue_id: each for each in await admin.ranges(topic)}
+    return [
+        ranges.get(queue_id) or QueueRange(topic, queue_id, 0, 0, -1, -1)
+        for queue_id in range(max(count, max(ranges, default=-1) + 1))
+    ]

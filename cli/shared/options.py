@@ -55,8 +55,6 @@ def timeout_option(help_text: str, *, show_default: bool = True) -> Any:
 
 Timeout = Annotated[float, timeout_option("How many seconds to keep trying before giving up.")]
 DEFAULT_TIMEOUT_S = 5.0
-PATIENT_TIMEOUT_S = 30.0
-"""Of what is done first with a cluster, which may still be starting or electing."""
 
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")

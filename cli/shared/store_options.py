@@ -1,21 +1,7 @@
-"""Options that stand together on many commands, declared once.
+"""Options of the commands on the files of a store, and the settings that they give."""
 
-    @dataclass                                    @app.command("rebuild")
-    class StoreSizes:                             @with_groups
-        index_slots: IndexSlots = 5_000_000       def rebuild(store: Store, *, sizes: StoreSizes)
-        index_entries: IndexEntries = ...
-                                                  rebuild STORE [--index-slots N] ...
-
-A parameter whose type is a dataclass stands for the dataclass's fields, in its place: typer sees
-only those. The command gets the object.
-"""
-
-import functools
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
 
 import typer
 
@@ -24,7 +10,7 @@ from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 from tandemlog_server.storage.store_paths import StorePaths
 
 from .exit_codes import STORE
-from .failures import CommandError, one_line_errors
+from .failures import CommandError
 from .options import DEFAULTS, IndexEntries, IndexSlots, QueueFileSize
 
 
@@ -38,53 +24,14 @@ class StoreSizes:
     queue_file_size: QueueFileSize = None
 
 
-def with_groups(command: Callable[..., None], **others: type) -> Callable[..., None]:
-    """The command as typer is to see it; every field of a group has a default. `others` names the
-    parameters whose group is another than the command says: one that is derived from it."""
-    hints = get_type_hints(command, include_extras=True) | others
-    groups: dict[str, Any] = {}
-    parameters = []
-    for name, parameter in inspect.signature(command).parameters.items():
-        kind = hints[name]
-        if is_dataclass(kind):
-            groups[name] = kind
-            parameters += _parameters_of(kind)
-        else:
-            parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=kind))
-
-    @functools.wraps(command)
-    def run(**given: Any) -> None:
-        for name, kind in groups.items():
-            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
-        command(**given)
-
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in parameters}
-    return run
-
-
-def _parameters_of(group: Any) -> list[inspect.Parameter]:
-    hints = get_type_hints(group, include_extras=True)
-    return [
-        inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=field.default,
-            annotation=hints[field.name],
-        )
-        for field in fields(group)
-    ]
-
-
 def store_config(store: Path, sizes: StoreSizes) -> StoreConfig:
-    """Settings for a store on disk. Raises typer.BadParameter if they cannot be; ends in one
-    line and STORE where the folder is not a store, or may not be looked into."""
-    with one_line_errors():
-        status = RealFileSystem().status(store)
-        if status is not None and status.is_directory and not _is_store(store):
-            raise CommandError(f"{store} is not a store: it has no commitlog folder", STORE)
+    """Settings for a store on disk. Raises typer.BadParameter if they cannot be, CommandError where
+    the folder is not a store, and OSError where it may not be read."""
+    status = RealFileSystem().status(store)
     if status is None or not status.is_directory:
         raise typer.BadParameter(f"STORE {store} is not a folder")
+    if not _is_store(store):
+        raise CommandError(f"{store} is not a store: it has no commitlog folder", STORE)
     try:
         return StoreConfig(
             store,

@@ -29,11 +29,11 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Sec
     monkeypatch.setenv("TANDEMLOG_CONFIG_DIR", str(tmp_path))
     found: list[tuple[str, Security]] = []
 
-    def run_admin(endpoint: str, timeout: float, *_: object) -> object:
+    def run_admin(endpoint: str, timeout: float, *_: object, **_named: object) -> object:
         found.append((endpoint, options.connection_options(timeout).security))
         raise typer.Exit(0)
 
-    monkeypatch.setattr("tandemlog_server.cli.commands.topic.run_admin", run_admin)
+    monkeypatch.setattr("tandemlog_server.cli.shared.online.run_admin", run_admin)
     return found
 
 
@@ -105,5 +105,5 @@ def test_a_command_that_does_not_connect_needs_no_profile(
 
 
 def test_options_of_the_program_reach_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    connecting.settle_later({}, {"ca_file": "x", "cluster": ""})
+    connecting.choose_later({}, {"ca_file": "x", "cluster": ""})
     assert connecting.variables() == {"TANDEMLOG_CA_FILE": "x"}

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from tandemlog_server import node
-from tandemlog_server.cli.local.process import with_package_path
+from tandemlog_server.cli.local.local_coordinator import with_package_path
 
 
 def test_the_package_of_this_program_comes_first() -> None:

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from tandemlog_server.cli.local.local_cluster import locked
-from tandemlog_server.cli.messages.lines import lines_of
+from tandemlog_server.cli.messages.inputs import lines_of
 from tandemlog_server.cli.output.tables import fits, table_of, write_table
 from tandemlog_server.cli.shared import exit_codes
 from tandemlog_server.cli.shared.failures import CommandError, exit_code_of

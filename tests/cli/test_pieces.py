@@ -11,7 +11,7 @@ import typer
 
 from tandemlog import errors as client_errors
 from tandemlog_server.cli import app
-from tandemlog_server.cli.messages.lines import lines_of
+from tandemlog_server.cli.messages.inputs import lines_of
 from tandemlog_server.cli.messages.reading import EveryQueue
 from tandemlog_server.cli.messages.sending import generated_bodies
 from tandemlog_server.cli.output.tables import (

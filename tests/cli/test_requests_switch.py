@@ -12,7 +12,7 @@ from tandemlog.cluster.elections import (
     PendingRequest,
 )
 from tandemlog.cluster.topology import CoordinatorInfo, Topology
-from tandemlog_server.cli.cluster.requests import Wish, carry_out
+from tandemlog_server.cli.cluster.requests import Wish, switch
 from tandemlog_server.cli.output.tables import Format
 from tandemlog_server.cli.shared.exit_codes import REFUSED, UNKNOWN_OUTCOME
 from tandemlog_server.cli.shared.failures import CommandError
@@ -48,7 +48,7 @@ class FakeAdmin(AskedAdmin):
 
 
 async def switched(admin: FakeAdmin, wish: Wish = WISH) -> None:
-    await carry_out(admin, wish, BEFORE, lambda target: [f"to {target}"])  # type: ignore[arg-type]
+    await switch(admin, wish, BEFORE, lambda target: [f"to {target}"])  # type: ignore[arg-type]
 
 
 async def test_the_new_master_and_its_epoch_are_told(capsys: pytest.CaptureFixture[str]) -> None:

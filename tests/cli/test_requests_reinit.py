@@ -13,8 +13,8 @@ from tandemlog.cluster.elections import (
     RosterNode,
 )
 from tandemlog.cluster.topology import CoordinatorInfo, NodeInfo, Topology
-from tandemlog_server.cli.cluster import resyncing
-from tandemlog_server.cli.cluster.resyncing import Resync, resync
+from tandemlog_server.cli.cluster import requests
+from tandemlog_server.cli.cluster.requests import Wish, reinit
 from tandemlog_server.cli.output.tables import Format
 from tandemlog_server.cli.shared.exit_codes import REFUSED, UNKNOWN_OUTCOME
 from tandemlog_server.cli.shared.failures import CommandError
@@ -38,7 +38,7 @@ BEFORE = Coordination(
     request=None,
 )
 NEW = replace(SLAVE, incarnation="new", end_offset=120)
-WISH = Resync("n1", force=False, dry_run=False, yes=True, timeout_s=5.0, form=Format.TABLE)
+WISH = Wish(ClusterChange.REINIT, "n1", dry_run=False, yes=True, timeout_s=5.0, form=Format.TABLE)
 
 
 class FakeAdmin(AskedAdmin):
@@ -79,11 +79,11 @@ def done(request_id: str) -> Coordination:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resyncing, "LOOK_S", 0.0)
+    monkeypatch.setattr(requests, "POLL_S", 0.0)
 
 
-async def ask(admin: FakeAdmin, wish: Resync = WISH) -> None:
-    await resync(admin, wish)  # type: ignore[arg-type]
+async def ask(admin: FakeAdmin, wish: Wish = WISH) -> None:
+    await reinit(admin, wish)  # type: ignore[arg-type]
 
 
 async def test_it_waits_until_the_node_is_in_sync_on_its_new_disk(

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from tandemlog_server.cli.local.restarts import FIRST_S, LONG_RUN_S, LONGEST_S, Restarts
+from tandemlog_server.cli.commands.up import FIRST_S, LONG_RUN_S, LONGEST_S, Restarts
 from tandemlog_server.cli.shared.exit_codes import ADDRESS, FAULT, OK, STORE, USAGE
 
 

@@ -1,28 +1,31 @@
-"""`tandemlog rebuild`: make queues and index again from the log alone.
+"""The commands on the files of a store that no node has open: dump, recover, rebuild.
 
-    rebuild STORE              in place, by the store's own dispatch, under its lock
-    rebuild STORE --out DIR    by tasks here or on Spark; the store is only read
+    dump                       show what the files say
+    recover                    make the store consistent, as a node does when it opens it
+    rebuild STORE              queues and index from the log, in place, under the store's lock
+    rebuild STORE --out DIR    the same by tasks here or on Spark; the store is only read
 
-Both write the same files, those that a broker would have written.
+Both ways to rebuild write the same files, those that a broker would have written.
 """
 
 import time
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from tandemlog.format.words import counted
 from tandemlog.logs.job_errors import OnCorruption
+from tandemlog_server.storage.recovery.recovery_report import RecoveryReport
+from tandemlog_server.storage.tools.dump import dump
 from tandemlog_server.storage.tools.rebuild import rebuild
+from tandemlog_server.storage.tools.recover import plan, recover
 
-from ..output.offline import say_lines
 from ..output.progress import byte_progress
-from ..output.tables import write_lines
+from ..output.tables import Format, write_lines, write_note, write_rows, write_texts
 from ..shared.command import new_app
-from ..shared.exit_codes import epilog
-from ..shared.failures import one_line_errors
 from ..shared.jobs import (
     NO_MASTER,
     Form,
@@ -32,10 +35,69 @@ from ..shared.jobs import (
     check_logs,
     shown_job,
 )
-from ..shared.store_options import StoreSizes, store_config, with_groups
-from .store.recover import recovery_row
+from ..shared.options import FormatOption, Store
+from ..shared.store_options import StoreSizes, store_config
+
+RECORD_COLUMNS = (
+    "physical_offset", "size", "topic", "queue_id", "queue_offset", "tags", "keys",
+    "store_timestamp", "msg_id",
+)  # fmt: skip
 
 app = new_app()
+
+
+class What(StrEnum):
+    MESSAGES = "messages"
+    QUEUES = "queues"
+    INDEX = "index"
+    CHECKPOINT = "checkpoint"
+    EPOCHS = "epochs"
+
+
+@app.command("dump")
+def dump_command(
+    store: Store,
+    what: Annotated[What, typer.Option("--what", help="Which content to show.")] = What.MESSAGES,
+    form: FormatOption = Format.TABLE,
+    *,
+    sizes: StoreSizes,
+) -> None:
+    """Show the content of a store's files without changing anything.
+
+    Messages come in log order; --format jsonl shows every field, with the body as it is stored,
+    base64-encoded. At the first bytes that are not a record, the command stops with a note on
+    stderr and exit code 0. After a failed fsync it shows what the page cache holds, and prints a
+    note on stderr.
+    """
+    rows = dump(store_config(store, sizes), what.value)
+    write_rows(rows, form, RECORD_COLUMNS if what is What.MESSAGES else None)
+    for note in rows.notes:
+        write_note(note)
+
+
+@app.command("recover")
+def recover_command(
+    store: Store,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be done without changing anything.")
+    ] = False,
+    form: FormatOption = Format.TABLE,
+    *,
+    sizes: StoreSizes,
+) -> None:
+    """Open a store, recover it, dispatch to the end of its log, and close it cleanly.
+
+    The report says what was found, cut and rebuilt, and how long it took. Exit code 7 means that a
+    process has the store open, or that its files do not fit together.
+    """
+    config = store_config(store, sizes)
+    with byte_progress("recover") as progress:
+        report = plan(config) if dry_run else recover(config, progress=progress)
+        if form is Format.JSONL:
+            write_lines([_recovery_row(report, dry_run=dry_run)])
+            return
+        last = "nothing was changed" if dry_run else f"recovered in {report.seconds:.3f} s"
+        write_texts([*report.lines(), f"{store}: {last}"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +124,7 @@ class BuildOptions:
     on_corruption: OnCorruptionOption = OnCorruption.FAIL
 
 
-@app.command("rebuild", epilog=epilog())
-@with_groups
+@app.command("rebuild")
 def rebuild_command(
     store: LogArgument,
     queues: Annotated[
@@ -136,7 +197,7 @@ def _rebuild_in_place(
     store: Path, sizes: StoreSizes, form: Form, *, both: bool, queues: bool
 ) -> None:
     config = store_config(store, sizes)
-    with one_line_errors(), byte_progress("rebuild") as progress:
+    with byte_progress("rebuild") as progress:
         began = time.monotonic()
         report = rebuild(config, queues=both or queues, index=both or not queues, progress=progress)
         seconds = time.monotonic() - began
@@ -148,18 +209,44 @@ def _rebuild_in_place(
                         "index": report.index,
                         "queue_files": report.queue_files,
                         "index_files": report.index_files,
-                        "recovery": recovery_row(report.recovery, dry_run=False),
+                        "recovery": _recovery_row(report.recovery, dry_run=False),
                         "seconds": round(seconds, 3),
                     }
                 ]
             )
             return
-        made = []
-        made += [counted(report.queue_files, "queue file")] if report.queues else []
-        made += [counted(report.index_files, "index file")] if report.index else []
-        say_lines(
+        files = [counted(report.queue_files, "queue file")] if report.queues else []
+        files += [counted(report.index_files, "index file")] if report.index else []
+        write_texts(
             [
                 *report.recovery.lines(),
-                f"{store}: rebuilt {' and '.join(made)} in {seconds:.3f} s",
+                f"{store}: rebuilt {' and '.join(files)} in {seconds:.3f} s",
             ]
         )
+
+
+def _recovery_row(report: RecoveryReport, *, dry_run: bool) -> dict[str, Any]:
+    """The findings as one object."""
+    return {
+        "dry_run": dry_run,
+        "clean_stop": report.clean_stop,
+        "foreign": report.foreign,
+        "log_start": report.log_start,
+        "log_end": report.log_end,
+        "scanned_from": report.scanned_from,
+        "scanned_records": report.scanned_records,
+        "cut_bytes": report.cut_bytes,
+        "cut_reason": report.cut_reason,
+        "cut_saved": report.cut_saved,
+        "damages": [str(damage) for damage in report.damages],
+        "queues": report.queues,
+        "queues_cut": report.queues_cut,
+        "queues_rebuilt": report.queues_rebuilt,
+        "index": report.index,
+        "dispatched": report.dispatched,
+        "confirmed": report.confirmed,
+        "offsets_clamped": report.offsets_clamped,
+        "doubt": report.doubt,
+        "notes": report.notes,
+        "seconds": round(report.seconds, 3),
+    }

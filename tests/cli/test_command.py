@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from typer.testing import CliRunner
 
-from tandemlog_server.cli.shared.store_options import with_groups
+from tandemlog_server.cli.shared.command import with_groups
 
 
 @dataclass(frozen=True, slots=True)

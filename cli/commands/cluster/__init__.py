@@ -1,1 +1,0 @@
-"""The nodes of a cluster, and who leads."""

@@ -251,14 +251,28 @@ class Connection:
     ) -> ResultT:
         """`ask` of the node that `choose` gives, of another one or later if it fails, until
         `timeout_ms` (default: retry_timeout_ms) is over; then the last error."""
-        async for attempt in self.retrying(timeout_ms):
+
+        async def once() -> ResultT:
+            node = await choose()
+            with left_if_it_fails(node, leave):
+                return await ask(node)
+
+        began = time.monotonic()
+        try:
+            # Mostly that is all, and to begin a loop of retries costs more than a small answer.
+            return await once()
+        except TandemlogError as error:
+            failed: TandemlogError | None = error
+        limit_ms = self.options.retry_timeout_ms if timeout_ms is None else timeout_ms
+        async for attempt in self.retrying(limit_ms - 1e3 * (time.monotonic() - began)):
             with attempt:
-                node = await choose()
-                with left_if_it_fails(node, leave):
-                    return await ask(node)
+                if failed is not None:
+                    first, failed = failed, None
+                    raise first
+                return await once()
         raise AssertionError("retries end with a result or an error")
 
-    def retrying(self, timeout_ms: int | None = None) -> "tenacity.AsyncRetrying":
+    def retrying(self, timeout_ms: float | None = None) -> "tenacity.AsyncRetrying":
         """Tries until `timeout_ms` (default: retry_timeout_ms) as long as errors may pass."""
         limit = self.options.retry_timeout_ms if timeout_ms is None else timeout_ms
         return tenacity.AsyncRetrying(

@@ -11,6 +11,8 @@ to protobuf, which is quicker with them.
 from dataclasses import dataclass
 from typing import Final
 
+from google.protobuf.message import DecodeError
+
 from ..errors import BadRecordError
 from ..format.constants import Buffer
 from ..format.wire import WireError, fields
@@ -44,13 +46,17 @@ class PullAnswer:
 
 
 def parse_pull(raw: Buffer) -> PullAnswer:
-    """An encoded PullResponse; raises BadRecordError for bytes that are none."""
+    """An encoded PullResponse; raises BadRecordError for other bytes."""
     try:
-        found, rest = _split(memoryview(raw), _QUEUES)
-        parts = tuple(map(_part, found))
-    except WireError as error:
-        raise BadRecordError(f"the answer to a pull is no PullResponse: {error}") from None
-    answer = broker_pb2.PullResponse.FromString(rest)
+        if len(raw) < _SMALL:
+            answer = broker_pb2.PullResponse.FromString(bytes(raw))
+            parts = tuple([PullPart(head, head.records) for head in answer.queues])
+        else:
+            queues, rest = _split(memoryview(raw), _QUEUES)
+            parts = tuple(map(_part, queues))
+            answer = broker_pb2.PullResponse.FromString(rest)
+    except (WireError, DecodeError) as error:
+        raise BadRecordError(f"the answer to a pull is not a PullResponse: {error}") from None
     log_term = answer.log_epoch, answer.term_id
     return PullAnswer(parts, answer.suggest_slave, answer.error, log_term)
 

@@ -2,8 +2,8 @@
 
     node ──Pull(positions), waits for the first message──▶ fetch task ──▶ buffer ──▶ follower
                                                              ▲  stops at prefetch_bytes
-                                                             └─ a lane of queues, turned by one
-                                                                each time: none starves another
+                                                             └─ a lane of queues, those read last
+                                                                at its end: none starves another
 
 A few lanes (parallel_pulls) share the queues while much comes: lanes.py.
 
@@ -174,7 +174,6 @@ class Fetcher:
             self.changed.set()
 
     async def _fetch_once(self, lane: Lane) -> None:
-        lane.queues.rotate(-1)
         queues = tuple(islice(lane.queues, MAX_POSITIONS))  # more of them turn
         offsets = [self._fetched[queue] for queue in queues]
         turns = [self._turns[queue] for queue in queues]
@@ -208,14 +207,16 @@ class Fetcher:
             [node.endpoint for node in asked],
             messages=any(len(batch) for _, batch in pulled.parts),
         )
-        doubtful = []
+        doubtful, read = [], [queues[0]]
         for index, batch in pulled.parts:
-            queue = queues[index]
-            stands = self._fetched.get(queue) == offsets[index]
-            if not stands or self._turns.get(queue) != turns[index]:
+            queue, offset = queues[index], offsets[index]
+            if self._fetched.get(queue) != offset or self._turns.get(queue) != turns[index]:
                 continue
             if not self._take(queue, batch, pulled.node.endpoint, ends):
                 doubtful.append(queue)
+            if self._fetched[queue] != offset:
+                read.append(queue)
+        lane.turn(read)
         self._lanes.remove(self._ended(lane))
         if doubtful:
             lane.small = 0

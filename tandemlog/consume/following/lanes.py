@@ -9,6 +9,10 @@ A pull costs a node about a millisecond, however little it finds. At the end of 
 message would wake the pulls of all lanes, so lanes join after some small answers in a row, and
 divide again at the first large one. A pull that waits while its lane loses or gets queues is
 cancelled and asked again: nothing is taken from an answer that comes too late.
+
+A node reads the queues in the order of the pull until its answer is full. So those that were read
+go to the end of their lane: each queue that a pull has named is read before any of them is read
+again.
 """
 
 import asyncio
@@ -38,6 +42,10 @@ class Lane:
     pull: asyncio.Task[Pulled] | None = None
     kicked: bool = False
     small: int = 0
+
+    def turn(self, queues: Collection[Queue]) -> None:
+        """These had their turn."""
+        self.queues = deque(sorted(self.queues, key=set(queues).__contains__))
 
     def kick(self) -> None:
         """Ask again: what is asked for has changed."""

@@ -23,8 +23,7 @@ from ..format.record.message_id import encode_offset_id
 from ..format.record.sys_flag import BORN_HOST_IPV6, STORE_HOST_IPV6
 from .dates import are_dates
 from .plain_arrays import numbers, strings
-from .property_map import property_map
-from .property_table import PropertyTable
+from .property_table import PropertyTable, property_map
 from .text_columns import fixed_text, repeated_text, sliced
 
 _PAIRS = 4
@@ -77,7 +76,7 @@ class _Records:
         return self._host("store_host", self.headers.store_host_start, STORE_HOST_IPV6)
 
     def _host_words(self, name: str) -> NDArray[np.uint64]:
-        """The bytes of each IPv4 host, as they stand in the record."""
+        """The bytes of each IPv4 host, as they are in the record."""
         return np.ascontiguousarray(self.headers.fixed[name]).view(np.uint64)
 
     def msg_id(self) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Which times of records are dates at all.
+"""Which times of records are dates.
 
 A store time is any eight bytes: one flipped bit makes a year of six digits of it, which neither a
 date in Python nor Arrow's microseconds can hold. Such a record counts like any other, but it has
@@ -14,7 +14,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 NO_DATE = -(1 << 31)
-"""The number of an hour or a day of no date."""
+"""Instead of the hour or day of a time that is not a date."""
 _FIRST_MS = -62_135_596_800_000 + DAY_MS
 _END_MS = 253_402_300_800_000 - DAY_MS
 """The years 1 to 9999 except a day at each end, so that hours can be counted on from a date."""

@@ -10,8 +10,8 @@ from typing import Final
 import pyarrow as pa
 
 from ..errors import InvalidArgumentError
-from .types import STRING_MAP
 
+STRING_MAP: Final = pa.map_(pa.string(), pa.string())
 TIMESTAMP: Final = pa.timestamp("ms", tz="UTC")
 
 MESSAGE_TYPES: Final[dict[str, pa.DataType]] = {

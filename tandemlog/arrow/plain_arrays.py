@@ -22,7 +22,7 @@ from .dates import EPOCH
 def numbers(
     values: NDArray[Any], kind: pa.DataType, there: NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """The values as they stand in memory, of a kind that is as wide; null if not `there`."""
+    """The values as they are in memory, of a kind that is as wide; null if not `there`."""
     values = np.ascontiguousarray(values)
     bits = validity(there) if there is not None else None
     return pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(values)])

@@ -1,12 +1,19 @@
-"""The properties of a window's records, which mostly have the same names in the same order.
+"""The properties of a window's records as columns: values of one name, or maps of all.
+
+Mostly the records have the same names in the same order:
 
     row 0   KEYS=1  TAGS=a  UNIQ_KEY=..       the names of every row are those of the first: a value
     row 1   KEYS=2  TAGS=b  UNIQ_KEY=..       of TAGS is every third one, and no name needs copying
 
 If one row has other names, all rows are searched, as in property_segments.py.
+
+If a name is repeated, the last value counts, in a map at the place of the first. Repeats are rare
+and take the plain path. The mark that the client puts on a request's first record for the nodes is
+not a property of the message, and left out of its map.
 """
 
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +21,11 @@ from numpy.typing import NDArray
 
 from ..format.columns.headers import HeaderColumns
 from ..format.columns.property_segments import PropertySegments
-from .text_columns import is_ascii, sliced_text
+from ..format.constants import PRODUCER_MARK
+from ..format.record.properties import decode_properties
+from .message_schema import STRING_MAP
+from .plain_arrays import numbers, strings
+from .text_columns import is_ascii, sliced_text, tiled_text
 
 _WHOLE_NAME = 8
 """A name of at most this many bytes is identified by its length and its word."""
@@ -73,10 +84,54 @@ class PropertyTable:
         wanted = name.encode()
         if self.names is not None and wanted not in self.names:
             return self
-        numbers = self.segments.named(wanted)
-        if not len(numbers):
+        segments = self.segments.named(wanted)
+        if not len(segments):
             return self
         other = object.__new__(PropertyTable)
-        other.segments = self.segments.without(numbers)
+        other.segments = self.segments.without(segments)
         other.ascii_only = self.ascii_only
         return other
+
+
+def property_map(table: PropertyTable) -> pa.Array:
+    """map<string, string> of each property string."""
+    table = table.without(PRODUCER_MARK)
+    segments = table.segments
+    if table.has_repeats():
+        return _plain_map(segments)
+    values = sliced_text(
+        segments.flat,
+        segments.separators + 1,
+        segments.ends - segments.separators - 1,
+        ascii_only=table.ascii_only,
+    )
+    return _map(segments.row_offsets, _names(table), values)
+
+
+def _names(table: PropertyTable) -> pa.Array:
+    segments = table.segments
+    if table.names is not None and table.ascii_only:
+        names = [name.decode() for name in table.names]
+        return tiled_text(names, len(segments.row_offsets) - 1)
+    return sliced_text(
+        segments.flat, segments.begins, segments.name_lengths, ascii_only=table.ascii_only
+    )
+
+
+def _plain_map(segments: PropertySegments) -> pa.Array:
+    """The segments that count, string by string."""
+    flat = segments.flat.tobytes()
+    begins, ends = segments.begins.tolist(), segments.ends.tolist()
+    rows = []
+    for first, last in pairwise(segments.row_offsets.tolist()):
+        text = b"".join(flat[begins[i] : ends[i] + 1] for i in range(first, last))
+        rows.append(decode_properties(text))
+    names = [name for row in rows for name in row]
+    values = [value for row in rows for value in row.values()]
+    offsets = np.cumsum([0, *(len(row) for row in rows)])
+    return _map(offsets, strings(names, pa.string()), strings(values, pa.string()))
+
+
+def _map(row_offsets: NDArray[np.int64], names: pa.Array, values: pa.Array) -> pa.Array:
+    offsets = numbers(row_offsets.astype(np.int32), pa.int32())
+    return pa.MapArray.from_arrays(offsets, names, values, type=STRING_MAP)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tandemlog.arrow.arrow_columns import message_batch
-from tandemlog.arrow.types import STRING_MAP
+from tandemlog.arrow.message_schema import STRING_MAP
 from tandemlog.format.columns.headers import HeaderColumns
 
 from .job_errors import OptionError

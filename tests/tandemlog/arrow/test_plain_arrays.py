@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from fakes.log_builder import LogBuilder, varied
+from tandemlog.arrow.message_schema import STRING_MAP
 from tandemlog.arrow.plain_arrays import batch_of, integers, numbers, strings
-from tandemlog.arrow.types import STRING_MAP
 from tandemlog.logs.view_columns import TIMESTAMP
 
 EVERY_NINTH = [None if number % 9 == 0 else number for number in range(20)]

@@ -63,13 +63,10 @@ logger = logging.getLogger(__name__)
 
 OTHERS_S = 1.0
 """After the first response of a round, for the others."""
-
 SETTLED_S = 0.2
 """For the others after the master's response, if that settles who the master is."""
-
 AGAIN_S, AGAIN_MOST_S = 1.0, 60.0
 """Until a seed that has never answered is asked again: at first, and at most."""
-
 AWAY_S = 0.5
 """Between two rounds of questions while the cluster is away."""
 
@@ -262,13 +259,12 @@ class Connection:
             # Mostly that is all, and to begin a loop of retries costs more than a small answer.
             return await once()
         except TandemlogError as error:
-            failed: TandemlogError | None = error
+            failures = [error]
         limit_ms = self.options.retry_timeout_ms if timeout_ms is None else timeout_ms
         async for attempt in self.retrying(limit_ms - 1e3 * (time.monotonic() - began)):
             with attempt:
-                if failed is not None:
-                    first, failed = failed, None
-                    raise first
+                if failures:
+                    raise failures.pop()
                 return await once()
         raise AssertionError("retries end with a result or an error")
 

@@ -212,7 +212,7 @@ PURE = (
     "storage/retention/policy.py",
     "tandemlog/cluster/belief.py",
     "tandemlog/cluster/topology.py",
-    "tandemlog/consume/reading/doubts.py",
+    "tandemlog/consume/reading/lost_messages.py",
     "tandemlog/consume/group/group_session.py",
     "tandemlog/consume/reading/span_progress.py",
     "tandemlog/produce/chain.py",

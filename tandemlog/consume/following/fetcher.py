@@ -20,7 +20,7 @@ Queues come and go while it reads. A pull that waits is cancelled when its lane 
 that continues elsewhere; of an answer to a pull that was sent before, only the parts count whose
 queue still stands at the offset that was asked for.
 
-Which answers count, and whose, is in doubts.py. A fetcher survives any outage: it looks for
+Which answers count, and whose, is in lost_messages.py. A fetcher survives any outage: it looks for
 another node as long as it is open. What is wrong with the request itself (no such topic, by the
 master's word) ends it with that error.
 """
@@ -45,8 +45,8 @@ from ...errors import (
 from ...format.calls import MAX_POSITIONS
 from ...format.record.tags import tag_hashes
 from ..follow_options import FollowOptions
-from ..reading.doubts import Doubts, Kind, take
 from ..reading.log_watch import LogWatch, Standing
+from ..reading.lost_messages import Doubts, Kind, take
 from ..reading.positions import LATEST, Positions, Queue
 from ..reading.pulls import Place, Pulled, pull
 from ..reading.reader import Reader

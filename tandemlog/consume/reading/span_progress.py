@@ -8,7 +8,7 @@ are held back, `hold_bytes` at most. So their order depends only on the offsets:
 a response, nor on which node sent it and how far that node was. Spark's exactly-once writer relies
 on this.
 
-doubts.py decides what a response means: a node that is behind must be asked again, or another one;
+lost_messages.py decides what a response means: a node that is behind must be asked again, or another one;
 messages are lost when every node that may have them lacks them. A message that is damaged on one
 node is asked of the others: only one that no node has whole is lost. So the bodies' CRCs are
 checked here, before a message counts as read. The spans are of one log (log_watch.py): where that
@@ -25,8 +25,8 @@ import numpy as np
 from ...errors import NodeUnavailableError
 from ...format.columns.crcs import first_bad_crc
 from ..received.received_batch import ReceivedBatch
-from .doubts import Doubts, Kind, Said, take
 from .log_watch import Standing
+from .lost_messages import Doubts, Kind, Said, take
 from .positions import Queue
 from .pulls import Place
 

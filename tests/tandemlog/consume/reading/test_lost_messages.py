@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from tandemlog.consume.reading.doubts import Doubts, Kind, Said, judge, take
+from tandemlog.consume.reading.lost_messages import Doubts, Kind, Said, judge, take
 from tandemlog.consume.received.received_batch import ReceivedBatch
 from tandemlog.format.record.record import encode_record
 from tandemlog.v1 import broker_pb2

@@ -46,7 +46,7 @@ from .reading.positions import (
     queues_of,
 )
 from .reading.pulls import pull
-from .reading.queue_lag import Lags
+from .reading.queue_lag import Lags, end_of
 from .reading.reader import Reader
 from .received.lazy_arrow import schema_of
 from .received.received_batch import ReceivedBatch
@@ -80,7 +80,7 @@ class AsyncConsumer:
         connection: ConnectionOptions | None = None,
         security: Security | None = None,
     ) -> None:
-        # whether the group is new, and then too long, the master knows
+        # only the master knows whether the group is new, and its name then too long
         fault = group_fault(group, new=False) if group is not None else None
         if fault is not None:
             raise InvalidArgumentError(f"group {group!r}: {fault}", field="group")
@@ -114,15 +114,15 @@ class AsyncConsumer:
         """A member that nothing reads from would keep its queues from the others: it leaves."""
         if inherited(self):
             return
-        left = [each for each in getattr(self, "_followers", ()) if not each.closed]
-        if not left:
+        open_ = [each for each in getattr(self, "_followers", ()) if not each.closed]
+        if not open_:
             return
         text = "an AsyncConsumer was not closed; use `async with`, or await close()"
-        if any(each.membership is not None for each in left):
+        if any(each.membership is not None for each in open_):
             text += f"; it leaves group {self.group!r}"
             logger.warning("%s", text)
         warnings.warn(text, ResourceWarning, stacklevel=2)
-        for each in left:
+        for each in open_:
             _close_later(each)
 
     async def close(self) -> None:
@@ -149,7 +149,7 @@ class AsyncConsumer:
         wait_ms: int = 0,
     ) -> ReceivedBatch:
         """Messages of one queue from an offset on, and RocketMQ's status; waits up to `wait_ms`
-        for the first. A missing offset is not an error; the status shows it."""
+        for the first. An offset that is not there is not an error; the status shows it."""
         wanted = _tags(tags)
         timeout_ms = self._connection.options.request_timeout_ms
         pulled = await self._reader.ask(
@@ -203,12 +203,12 @@ class AsyncConsumer:
         shared = self.group is not None and queues is None
         if shared and isinstance(start, Mapping):
             raise InvalidArgumentError(_OFFSETS_OF_SHARED, field="start")
-        known = await subscription.topics()
-        found = queues_of(known, queues)
+        present = await subscription.topics()
+        wanted_queues = queues_of(present, queues)
         stops = None
         if until_end:
-            held, _ = await self._positions.held([topic.name for topic in known])
-            stops = {queue: held[queue].max_offset if queue in held else 0 for queue in found}
+            ranges, _ = await self._positions.held([topic.name for topic in present])
+            stops = {queue: end_of(ranges.get(queue)) for queue in wanted_queues}
         options = options or self._options
         follower = self._follower(
             options,
@@ -223,11 +223,11 @@ class AsyncConsumer:
         self._followers.append(follower)
         try:
             if shared:
-                await follower.fix_start(found)
-                await self._join(follower, subscription, known, options)
+                await follower.fix_start(wanted_queues)
+                await self._join(follower, subscription, present, options)
             else:
                 fixed = until_end or queues is not None or isinstance(start, Mapping)
-                await self._read_alone(follower, subscription, found, start, fixed=fixed)
+                await self._read_alone(follower, subscription, wanted_queues, start, fixed=fixed)
         except BaseException:
             await follower.close()
             raise
@@ -267,47 +267,47 @@ class AsyncConsumer:
         self,
         follower: Follower,
         subscription: Subscription,
-        found: Sequence[Queue],
+        queues: Sequence[Queue],
         start: Start | Mapping[Queue, int] | None,
         *,
         fixed: bool,
     ) -> None:
         committed: Mapping[Queue, int] = {}
-        await follower.log.look()
+        await follower.log.try_catch_up()
         epoch = follower.progress.epoch
         if isinstance(start, Mapping):
-            starts = {queue: start[queue] for queue in found if queue in start}
+            starts = {queue: start[queue] for queue in queues if queue in start}
         elif start in (None, COMMITTED) and self.group is not None:
-            topics = sorted({topic for topic, _ in found})
+            topics = sorted({topic for topic, _ in queues})
             committed = await self._positions.committed(self.group, topics)
-            first = await self._positions.start(found, EARLIEST, None)
-            starts = {queue: committed.get(queue, first[queue]) for queue in found}
+            first = await self._positions.start(queues, EARLIEST, None)
+            starts = {queue: committed.get(queue, first[queue]) for queue in queues}
         else:
-            starts = await self._positions.start(found, start or EARLIEST, self.group)
+            starts = await self._positions.start(queues, start or EARLIEST, self.group)
 
         async def all_queues() -> list[Queue]:
             return queues_of(await subscription.topics(), None)
 
         if not fixed:
-            follower.look_for_queues(all_queues)
-        follower.progress.know(committed, epoch)
-        follower.begin(starts)
+            follower.watch_queues(all_queues)
+        follower.progress.note_committed(committed, epoch)
+        follower.read_from(starts)
 
     async def _join(
         self,
         follower: Follower,
         subscription: Subscription,
-        known: Collection[admin_pb2.Topic],
+        topics: Collection[admin_pb2.Topic],
         options: FollowOptions,
     ) -> None:
-        """Returns when the master has taken the stream as a member; raises what it refuses."""
+        """Returns when the master has accepted the stream as a member; raises if it refuses."""
         assert self.group is not None
         membership = Membership(
             self._connection,
             follower,
             options,
             group=self.group,
-            topics=[topic.name for topic in known],
+            topics=[topic.name for topic in topics],
             instance_id=self.instance_id or "",
         )
         follower.membership = membership
@@ -316,7 +316,7 @@ class AsyncConsumer:
             async def names() -> list[str]:
                 return [topic.name for topic in await subscription.topics()]
 
-            follower.look_for_topics(names)
+            follower.watch_topics(names)
         try:
             async with asyncio.timeout(self._connection.options.retry_timeout_ms / 1e3):
                 await asyncio.shield(membership.joined)
@@ -348,25 +348,25 @@ class AsyncConsumer:
         """
         schema, wanted = schema_of(columns), _tags(tags)
         names = [topics] if isinstance(topics, str) else list(topics)
-        found = queues_of(await self._positions.topics(names), queues)
+        wanted_queues = queues_of(await self._positions.topics(names), queues)
         follower = self._follower(options or self._options, {}, wanted)
         try:
-            await follower.log.look()
+            await follower.log.try_catch_up()
             if isinstance(start, Mapping):
-                starts = {queue: start[queue] for queue in found if queue in start}
+                starts = {queue: start[queue] for queue in wanted_queues if queue in start}
             else:
-                starts = await self._positions.start(found, start, self.group)
+                starts = await self._positions.start(wanted_queues, start, self.group)
             follower.stop_at(await self._positions.end(list(starts), end))
         except BaseException:
             await follower.close()
             raise
-        follower.begin(starts)
+        follower.read_from(starts)
         scan = AsyncScan(follower, schema, self._scans.discard)
         self._scans.add(scan)
         return scan
 
     async def ranges(self, topics: str | Sequence[str] = ()) -> list[QueueRange]:
-        """The ranges of the queues of `topics` (none: of all); queues without a message are left
+        """The ranges of the queues of `topics`, or of all topics; queues without a message are left
         out."""
         return await self._positions.ranges([topics] if isinstance(topics, str) else topics)
 

@@ -1,12 +1,16 @@
-"""How far a stream has come in each queue, and what of it may still be delivered.
+"""How far a stream has come in each queue, and what it may still deliver.
 
     turn        the number of a queue's present reading: seek, resume and a new assignment begin
                 another one; a batch that was read in an older turn is dropped
     progress    how far the caller is in a queue; seek and a new assignment begin another one, so
                 what a thread still writes to the old one does not count
+      delivered    handed to the caller: what a commit by hand saves
+      done         the caller came back for more: what the automatic commit saves, so that a
+                   message whose handling was cut short comes again
     committed   what the group is known to have, by the word of the newest master: one that was
                 elected since may lack the last commits, which are saved again. Until something is
-                delivered, the progress is where the queue began, so that a commit saves that too
+                delivered, the progress is the offset where reading began, so that a commit saves
+                that too
     leaving     queues that are being given up, or paused: nothing more of them is delivered
     in hand     the queue of the messages that the caller has now
 
@@ -55,7 +59,7 @@ class Progress:
 
     @property
     def delivered(self) -> dict[Queue, int]:
-        """By queue, the offset of the next message that the caller gets."""
+        """By queue, the offset of the next message to deliver."""
         return {queue: each.delivered for queue, each in list(self._by_queue.items())}
 
     @property
@@ -65,7 +69,7 @@ class Progress:
 
     @property
     def moved(self) -> dict[Queue, int]:
-        """`delivered`, of the queues in which something was."""
+        """As `delivered`, of the queues in which a message was delivered."""
         rows = list(self._by_queue.items())
         return {queue: each.delivered for queue, each in rows if each.delivered != each.begun}
 
@@ -84,7 +88,7 @@ class Progress:
     def leaving(self) -> frozenset[Queue]:
         return self._leaving
 
-    def begin(self, queue: Queue, offset: int) -> None:
+    def restart(self, queue: Queue, offset: int) -> None:
         """A new queue, or another place in it: what was done before does not count any more."""
         number = next(self._numbers)
         self._by_queue[queue] = QueueProgress(number, offset)
@@ -95,7 +99,7 @@ class Progress:
         there, or from the place where the caller is, if that comes first. Returns that place."""
         before, position = self._by_queue.get(queue), self.position(queue)
         offset = min(position, first)
-        self.begin(queue, offset)
+        self.restart(queue, offset)
         if before is not None:
             self._by_queue[queue].done = min(before.done, offset)
         self.committed.pop(queue, None)
@@ -123,33 +127,34 @@ class Progress:
         self._leaving |= self.queues.intersection(queues)
 
     def forget(self, queues: Iterable[Queue]) -> dict[Queue, QueueProgress]:
-        """They belong to another reader, or to none. Returns how far the caller is in them."""
-        gone = frozenset(queues)
-        self._paused -= gone
-        left = {queue: self._by_queue.pop(queue) for queue in gone & self._by_queue.keys()}
-        for queue in gone:
+        """This stream does not read them any more. Returns how far the caller is in them."""
+        forgotten = frozenset(queues)
+        self._paused -= forgotten
+        progress = {queue: self._by_queue.pop(queue) for queue in forgotten & self._by_queue.keys()}
+        for queue in forgotten:
             self._turns.pop(queue, None)
             self.committed.pop(queue, None)
             self._cut_up_to.pop(queue, None)
-        self._leaving -= gone
-        return left
+        self._leaving -= forgotten
+        return progress
 
     def position(self, queue: Queue) -> int:
         """The offset of the next message to deliver."""
-        known = self._by_queue.get(queue)
-        return known.delivered if known is not None else 0
+        progress = self._by_queue.get(queue)
+        return progress.delivered if progress is not None else 0
 
     def turn(self, queue: Queue) -> int:
         return self._turns.get(queue, 0)
 
     @property
     def epoch(self) -> int:
-        """The newest epoch of a master; before a question whose answer is for `know`."""
+        """The newest epoch of a master, to be read before a question whose answer is for
+        `note_committed`."""
         return self._newest_epoch()
 
-    def know(self, offsets: Mapping[Queue, int], epoch: int) -> None:
-        """A master has said that the group has these; before it was asked, the newest epoch was
-        `epoch`. Nothing is known of it if there is a newer one by now."""
+    def note_committed(self, offsets: Mapping[Queue, int], epoch: int) -> None:
+        """The group has these offsets, by the word of a master; before it was asked, the newest
+        epoch was `epoch`. If there is a newer one by now, that says nothing."""
         self._forget_older()
         if epoch == self._epoch:
             self.committed.update(offsets)
@@ -179,16 +184,18 @@ class Progress:
             and queue not in self._paused
         )
 
-    def take_in_hand(self, queue: Queue, turn: int) -> bool:
-        """The caller gets messages of `queue`, unless False."""
+    def start_delivery(self, queue: Queue, turn: int) -> bool:
+        """The caller gets messages of `queue` in hand; False if it must not."""
         self.in_hand = queue
         if self.may_deliver(queue, turn):
             return True
         self.in_hand = None
         return False
 
-    def of_queue(self, queue: Queue, turn: int) -> QueueProgress:
-        """Where the caller of a batch that was read in `turn` says how far it is; an unused one
+    def progress_of(self, queue: Queue, turn: int) -> QueueProgress:
+        """Where the caller of a batch that was read in `turn` notes how far it is; an unused one
         if that turn does not count any more."""
-        known = self._by_queue.get(queue)
-        return known if known is not None and turn >= known.since else QueueProgress(turn)
+        progress = self._by_queue.get(queue)
+        if progress is None or turn < progress.since:
+            return QueueProgress(turn)
+        return progress

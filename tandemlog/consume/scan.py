@@ -1,10 +1,10 @@
-"""A span of topics as Arrow batches, read once from its start to its end.
+"""A range of topics as Arrow batches, read once from its start to its end.
 
     queues, start, end ──▶ Follower with stops ──▶ what has come, up to WINDOW bytes ──▶ RecordBatch
 
-The end is found when the scan begins, so a scan of topics that are still written to ends. A scan
-belongs to no group and commits nothing. At most FollowOptions.prefetch_bytes, one response and one
-window are in memory.
+The end is determined when the scan begins, so it ends even if the topics are still written to.
+A scan belongs to no group and commits nothing. At most FollowOptions.prefetch_bytes, one response
+and one window are in memory.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class AsyncScan:
     """The result of `AsyncConsumer.scan`: Arrow batches, in order for each queue, with the columns
     of `schema`. Read it once; close it, or use `async with`.
 
-    Reading raises BadRecordError for a damaged record, and what ended the reading.
+    Reading raises BadRecordError for a damaged record, and the error that ended the reading.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class AsyncScan:
         return as_table([batch async for batch in self], self.schema)
 
     async def next_window(self) -> list[ReceivedBatch]:
-        """What is decoded at once, not empty; an empty list at the end."""
+        """The batches to decode together; none at the end."""
         window: list[ReceivedBatch] = []
         size = 0
         while not window:

@@ -1,4 +1,4 @@
-"""What a consumer counts, once for each response and each batch, never for each message.
+"""The counters of a consumer: updated for each response and each batch, never for each message.
 
     pull ──▶ response ──▶ prefetched ──▶ in hand ──▶ delivered
       └ failed: asked again               └ counted by the message: the batch knows how far
@@ -19,8 +19,8 @@ from .received.received_batch import ReceivedBatch
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStatistics:
-    """Of one stream, or of all streams that a consumer has had; since it began, if nothing else is
-    said.
+    """Of one stream, or of all streams that a consumer has had; since its start, unless stated
+    otherwise.
 
     `messages`, `bytes` and `batches` were handed to the caller; the rates are those of the last ten
     seconds. `pulls` are responses, `pull_latency` the time to each of them that brought messages,
@@ -30,8 +30,8 @@ class ConsumerStatistics:
     read, or were read and are no longer in the log, see on_data_loss.
 
     At this moment: `prefetched_batches` with `prefetched_bytes` wait for the caller; `lag` has an
-    entry for each of the `queues` that is read and has been heard of. Its messages are
-    counted up to the end that the newest response told; its seconds are the age of the last message
+    entry for each of the `queues` that is read and has been in a response. Its messages are counted
+    up to the end of the queue in the newest response; its seconds are the age of the last message
     delivered, 0 where nothing waits. `Stream.lag()` asks the master instead.
     """
 
@@ -60,7 +60,7 @@ _TOTALS = (
 
 
 class ConsumerCounters:
-    """Of one stream. The reader's thread counts batches, the loop's the rest; any may read."""
+    """Of one stream. The caller's thread counts batches, the loop's the rest; any may read."""
 
     def __init__(
         self,
@@ -81,11 +81,11 @@ class ConsumerCounters:
 
     # the loop's thread
 
-    def begin(self) -> float:
-        """A pull begins."""
+    def now(self) -> float:
+        """By its clock: when a pull is sent."""
         return self._clock()
 
-    def pulled(self, begun: float, endpoints: Sequence[str], *, messages: bool) -> None:
+    def pulled(self, asked_at: float, endpoints: Sequence[str], *, messages: bool) -> None:
         """The last of `endpoints` answered, the others failed."""
         now = self._clock()
         self.pulls += 1
@@ -93,20 +93,20 @@ class ConsumerCounters:
         self.reconnects += self._endpoint not in (None, endpoints[-1])
         self._endpoint = endpoints[-1]
         if messages:
-            self.latencies.note(now - begun, 1, now)
+            self.latencies.note(now - asked_at, 1, now)
 
-    def ends(self, queue: Queue, max_offset: int) -> None:
+    def note_end(self, queue: Queue, max_offset: int) -> None:
         """A response said where `queue` ends."""
         self._ends[queue] = max_offset
 
-    # the reader's thread
+    # the caller's thread
 
     def handed_out(self, batch: ReceivedBatch, count: int) -> None:
         """The caller has had the first `count` messages of `batch`, and leaves it."""
         if not count:
             return
         now = self._clock()
-        self._stored[batch.topic, batch.queue_id] = batch.store_timestamp(count - 1)
+        self._stored[batch.queue] = batch.store_timestamp(count - 1)
         self._batches += 1
         self._messages += count
         self._bytes += _size(batch, count)
@@ -125,7 +125,7 @@ class ConsumerCounters:
         stored = dict(self._stored)
         if batch is not None and count:
             messages, size, batches = messages + count, size + _size(batch, count), batches + 1
-            stored[batch.topic, batch.queue_id] = batch.store_timestamp(count - 1)
+            stored[batch.queue] = batch.store_timestamp(count - 1)
         return ConsumerStatistics(
             messages=messages,
             bytes=size,
@@ -149,20 +149,20 @@ class ConsumerCounters:
         self, positions: Mapping[Queue, int], stored: Mapping[Queue, int]
     ) -> dict[Queue, QueueLag]:
         now_ms = self._now_ms()
-        found = {}
+        lags = {}
         for queue, position in positions.items():
             end = self._ends.get(queue)
             if end is None:
                 continue
             waiting = max(0, end - position)
             age_ms = max(0, now_ms - stored.get(queue, now_ms)) if waiting else 0
-            found[queue] = QueueLag(*queue, position, end, waiting, age_ms / 1000)
-        return found
+            lags[queue] = QueueLag(*queue, position, end, waiting, age_ms / 1000)
+        return lags
 
 
-def totals_of(found: ConsumerStatistics) -> ConsumerStatistics:
-    """What stays of a stream that is closed."""
-    return ConsumerStatistics(**{name: getattr(found, name) for name in _TOTALS})
+def totals_of(statistics: ConsumerStatistics) -> ConsumerStatistics:
+    """What a closed stream leaves: its totals."""
+    return ConsumerStatistics(**{name: getattr(statistics, name) for name in _TOTALS})
 
 
 def together(parts: Sequence[ConsumerStatistics], pull_latency: Percentiles) -> ConsumerStatistics:

@@ -25,13 +25,13 @@ class AsyncStream:
 
     def __init__(self, follower: Follower, consumer: object = None) -> None:
         self._follower = follower
-        self._consumer = consumer  # which leaves its groups when nothing uses it any more
+        self._consumer = consumer  # kept alive: it leaves its groups when nothing uses it any more
         self._cursor = DeliveryCursor(follower)
         watch(self)
 
     @property
     def follower(self) -> Follower:
-        """What does the reading."""
+        """It does the reading."""
         return self._follower
 
     async def __aenter__(self) -> Self:
@@ -60,16 +60,16 @@ class AsyncStream:
     ) -> ReceivedBatch | None:
         """The next batch, of at most `max_messages`; None at the end (`until_end`). Raises
         TimeoutError after `timeout_ms` without a message; the stream stays as it is."""
-        if not await self._begin(timeout_ms):
+        if not await self._start_batch(timeout_ms):
             return None
-        return self._cursor.some(max_messages)
+        return self._cursor.deliver(max_messages)
 
     async def poll(self, timeout_ms: float | None = None) -> ReceivedMessage | None:
         """The next message; None after `timeout_ms` without one, and at the end (`until_end`)."""
-        self._cursor.came_back()
-        while (message := self._cursor.one()) is None:
+        self._cursor.mark_done()
+        while (message := self._cursor.deliver_one()) is None:
             try:
-                if not await self._begin(timeout_ms):
+                if not await self._start_batch(timeout_ms):
                     return None
             except TimeoutError:
                 return None
@@ -87,7 +87,7 @@ class AsyncStream:
     async def _next_messages(self, timeout_ms: float | None) -> Iterator[ReceivedMessage] | None:
         """Of the next batch; None at the end."""
         try:
-            if not await self._begin(timeout_ms):
+            if not await self._start_batch(timeout_ms):
                 return None
         except TimeoutError:
             return None
@@ -104,26 +104,26 @@ class AsyncStream:
         `messages`."""
         return _Batches(self)
 
-    async def _begin(self, timeout_ms: float | None) -> bool:
-        """The caller is back: begins the next batch that may be delivered; False at the end."""
+    async def _start_batch(self, timeout_ms: float | None) -> bool:
+        """The caller is back: starts the next batch that may be delivered; False at the end."""
         cursor, follower = self._cursor, self._follower
-        cursor.empty()
+        cursor.release()
         now = asyncio.get_running_loop().time
         until = None if timeout_ms is None else now() + timeout_ms / 1e3
         while True:
             if follower.must_stop:
-                await self._attend()
-            fetched = cursor.rest() or follower.pop()
+                await self._run_calls()
+            fetched = cursor.remaining() or follower.pop()
             if fetched is None:
                 left = None if until is None else max(0.0, until - now()) * 1e3
                 if not await follower.wait(left):
                     return False
-            elif cursor.begin(fetched):
+            elif cursor.start(fetched):
                 return True
 
-    async def _attend(self) -> None:
+    async def _run_calls(self) -> None:
         try:
-            for call in self._cursor.calls():
+            for call in self._cursor.waiting_calls():
                 try:
                     await _awaited(call.run(self))
                 finally:
@@ -131,7 +131,7 @@ class AsyncStream:
         except BaseException:
             self._follower.interrupted = True  # the other calls are still to come
             raise
-        self._follower.attended()
+        self._follower.caller_returned()
 
     # queues
 
@@ -187,7 +187,7 @@ class AsyncStream:
 
 
 class _Messages(AsyncIterator[ReceivedMessage]):
-    """No generator: one that is cancelled while it waits is over."""
+    """Not a generator: one that is cancelled while it waits cannot continue."""
 
     __slots__ = ("_messages", "_stream", "_timeout_ms")
 

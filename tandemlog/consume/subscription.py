@@ -20,42 +20,42 @@ Topics = str | re.Pattern[str] | Sequence[str | re.Pattern[str]]
 
 
 class Subscription:
-    """See the module; raises InvalidArgumentError for a pattern that is none."""
+    """See the module; raises InvalidArgumentError for an invalid pattern."""
 
     def __init__(self, positions: Positions, topics: Topics) -> None:
         self._positions = positions
-        given = [topics] if isinstance(topics, str | re.Pattern) else list(topics)
+        wanted = [topics] if isinstance(topics, str | re.Pattern) else list(topics)
         self.names = tuple(
             dict.fromkeys(
-                each for each in given if isinstance(each, str) and not each.startswith("^")
+                each for each in wanted if isinstance(each, str) and not each.startswith("^")
             )
         )
         self.patterns = tuple(
-            _pattern(each) for each in given if isinstance(each, re.Pattern) or each.startswith("^")
+            _pattern(each)
+            for each in wanted
+            if isinstance(each, re.Pattern) or each.startswith("^")
         )
 
     async def topics(self) -> list[admin_pb2.Topic]:
-        """The topics that there are now; raises UnknownTopicError for a name without one."""
-        found = {}
+        """The present topics; raises UnknownTopicError for a name without one."""
+        by_name = {}
         if self.patterns:
             for topic in await self._positions.topics(()):
                 if not is_system_topic(topic.name) and self._matches(topic.name):
-                    found[topic.name] = topic
+                    by_name[topic.name] = topic
         if self.names:
             for topic in await self._positions.topics(self.names):
-                found[topic.name] = topic
-        return [found[name] for name in sorted(found)]
+                by_name[topic.name] = topic
+        return [by_name[name] for name in sorted(by_name)]
 
     def _matches(self, name: str) -> bool:
         return any(pattern.fullmatch(name) for pattern in self.patterns)
 
 
-def _pattern(given: str | re.Pattern[str]) -> re.Pattern[str]:
-    if isinstance(given, re.Pattern):
-        return given
+def _pattern(text: str | re.Pattern[str]) -> re.Pattern[str]:
     try:
-        return re.compile(given)
+        return re.compile(text)
     except re.error as error:
         raise InvalidArgumentError(
-            f"the pattern {given!r} for topics is no regular expression: {error}", field="topics"
+            f"the pattern {text!r} for topics is not a regular expression: {error}", field="topics"
         ) from error

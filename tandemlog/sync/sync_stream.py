@@ -79,16 +79,16 @@ class Stream:
     ) -> ReceivedBatch | None:
         """The next batch, of at most `max_messages`; None at the end (`until_end`). Raises
         TimeoutError after `timeout_ms` without a message; the stream stays as it is."""
-        if not self._begin(timeout_ms):
+        if not self._start_batch(timeout_ms):
             return None
-        return self._cursor.some(max_messages)
+        return self._cursor.deliver(max_messages)
 
     def poll(self, timeout_ms: float | None = None) -> ReceivedMessage | None:
         """The next message; None after `timeout_ms` without one, and at the end (`until_end`)."""
-        self._cursor.came_back()
-        while (message := self._cursor.one()) is None:
+        self._cursor.mark_done()
+        while (message := self._cursor.deliver_one()) is None:
             try:
-                if not self._begin(timeout_ms):
+                if not self._start_batch(timeout_ms):
                     return None
             except TimeoutError:
                 return None
@@ -102,7 +102,7 @@ class Stream:
         (`until_end`)."""
         while True:
             try:
-                if not self._begin(timeout_ms):
+                if not self._start_batch(timeout_ms):
                     return
             except TimeoutError:
                 return
@@ -113,26 +113,26 @@ class Stream:
         while (batch := self.next_batch()) is not None:
             yield batch
 
-    def _begin(self, timeout_ms: float | None) -> bool:
+    def _start_batch(self, timeout_ms: float | None) -> bool:
         """The caller is back: starts the next deliverable batch, and refills the local queue from
         the loop's thread when it is empty; False at the end."""
         cursor, follower = self._cursor, self._follower
-        cursor.empty()
+        cursor.release()
         until = None if timeout_ms is None else time.monotonic() + timeout_ms / 1e3
         while True:
             if follower.must_stop:
-                self._attend()
-            fetched = cursor.rest() or (self._taken.popleft() if self._taken else None)
+                self._run_calls()
+            fetched = cursor.remaining() or (self._taken.popleft() if self._taken else None)
             if fetched is None:
                 left = None if until is None else max(0.0, until - time.monotonic()) * 1e3
                 if not self._thread.run(follower.next_fetched(self._taken, left)):
                     return False
-            elif cursor.begin(fetched):
+            elif cursor.start(fetched):
                 return True
 
-    def _attend(self) -> None:
+    def _run_calls(self) -> None:
         try:
-            for call in self._cursor.calls():
+            for call in self._cursor.waiting_calls():
                 try:
                     call.run(self)
                 finally:
@@ -140,7 +140,7 @@ class Stream:
         except BaseException:
             self._follower.interrupted = True  # the other calls are still to come
             raise
-        self._in_loop(self._follower.attended)
+        self._in_loop(self._follower.caller_returned)
 
     def _in_loop(self, function: Callable[[], ResultT]) -> ResultT:
         async def call() -> ResultT:

@@ -108,7 +108,7 @@ MUTATIONS: dict[str, tuple[Scene, int, list[Patch]]] = {
     "where a group begins is not committed": (
         idle_at_the_end,
         0,
-        [(Commits, "place", commit_nothing)],
+        [(Commits, "commit_starts", commit_nothing)],
     ),
     "where a group begins is acknowledged by the master alone": (
         first_commit,

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from ...errors import LogCutError, TandemlogError
 from ..progress import Progress
-from ..reading.log_watch import Standing
+from ..reading.log_watch import TurnOffsets
 from ..reading.positions import Queue
 from ..statistics import ConsumerCounters
 from .fetcher import Fetcher
@@ -41,47 +41,47 @@ class Cuts:
     """See the module; one event loop. `former`: where queues were that are lost; `begins`: where a
     group begins in queues without a committed offset."""
 
-    def __init__(self, of: Reading, fetcher: Fetcher, on_data_loss: str) -> None:
-        self._of = of
+    def __init__(self, stream: Reading, fetcher: Fetcher, on_data_loss: str) -> None:
+        self._stream = stream
         self._fetcher = fetcher
         self._on_data_loss = on_data_loss
         self.former: dict[Queue, int] = {}
         self.begins: dict[Queue, int] = {}
-        fetcher.resting, fetcher.on_cut = self._resting, self._cut
+        fetcher.unread, fetcher.on_cut = self._unread, self._cut
 
-    def _resting(self) -> Standing:
-        progress = self._of.progress
+    def _unread(self) -> TurnOffsets:
+        progress = self._stream.progress
         others = {**self.begins, **self.former}
-        resting = {queue: (-1, offset) for queue, offset in others.items()}
+        unread = {queue: (-1, offset) for queue, offset in others.items()}
         for queue in progress.paused:
-            resting[queue] = progress.turn(queue), progress.position(queue)
-        return resting
+            unread[queue] = progress.turn(queue), progress.position(queue)
+        return unread
 
     def _cut(self, queue: Queue, first: int) -> None:
         """What lies at or behind `first` is not in the log any more: reading continues there, and
         what was not delivered yet is read again."""
-        progress, former = self._of.progress, self.former.pop(queue, None)
+        progress, former = self._stream.progress, self.former.pop(queue, None)
         if queue in self.begins:
             self.begins[queue] = min(self.begins[queue], first)
-        here = queue in progress.queues
-        position = progress.position(queue) if here else former or 0
+        is_read = queue in progress.queues
+        position = progress.position(queue) if is_read else former or 0
         lost = max(0, position - first)
-        self._of.counters.lost_messages += lost
+        self._stream.counters.lost_messages += lost
         text = (
             f"{queue[0]}/{queue[1]}: {lost} messages that were read before {position} are not in "
             "the log any more, other ones may have their offsets"
         )
         if lost and self._on_data_loss == "error":
             self._fetcher.drop([queue])
-            self._of.failed(LogCutError(text, field="queue_offset", actual=position))
+            self._stream.failed(LogCutError(text, field="queue_offset", actual=position))
             return
         if lost:
             logger.warning("messages are lost here, reading continues at %d: %s", first, text)
-        if not here:
+        if not is_read:
             return
         offset = progress.cut(queue, first)
         if queue in progress.paused or queue in progress.leaving:
             self._fetcher.drop([queue])
         else:
-            self._fetcher.begin({queue: offset}, progress.turn)
-        self._of.interrupt()
+            self._fetcher.read_from({queue: offset}, progress.turn)
+        self._stream.interrupt()

@@ -1,11 +1,11 @@
-"""How far a caller has come in what a follower gave.
+"""How far a caller has come in the batches of a follower.
 
     batch   m m m m m m m m        delivered   handed to the caller
             . . . ^                done        the caller came back for more
                   a loop ended here: the rest waits for the next loop, or the next call
 
-A loop over messages may be left in the middle of a batch and another one begun: messages that the
-first one did not reach must not be skipped, since the offsets behind it will be committed.
+A loop over messages may be left in the middle of a batch, and another one may continue: messages
+that the first one did not reach must not be skipped, since offsets behind them will be committed.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,6 @@ class DeliveryCursor:
 
     __slots__ = (
         "__weakref__",
-        "_again",
         "_batch",
         "_counters",
         "_follower",
@@ -32,6 +31,7 @@ class DeliveryCursor:
         "_progress",
         "_queue_progress",
         "_turn",
+        "_was_seen",
     )
 
     def __init__(self, follower: Follower) -> None:
@@ -39,29 +39,28 @@ class DeliveryCursor:
         self._progress = follower.progress
         self._counters = follower.counters
         self._on_receive = follower.on_receive
-        self._again = False
+        self._was_seen = False
         self._batch: ReceivedBatch | None = None
         self._turn = 0
         self._index = 0
         self._queue_progress = QueueProgress(0)
         watch(self)
 
-    def begin(self, fetched: FetchedBatch) -> bool:
-        """A batch to deliver; False if it must not be delivered any more, or has nothing to
-        deliver."""
+    def start(self, fetched: FetchedBatch) -> bool:
+        """Begin to deliver a batch; False if it must not be delivered any more, or is empty."""
         batch, turn = fetched
-        again, self._again = self._again, False
+        was_seen, self._was_seen = self._was_seen, False
         if not len(batch):
-            self._follower.skipped(batch, turn)
+            self._follower.mark_skipped(batch, turn)
             return False
-        queue = (batch.topic, batch.queue_id)
-        if not self._progress.take_in_hand(queue, turn):
+        queue = batch.queue
+        if not self._progress.start_delivery(queue, turn):
             return False
         self._batch, self._turn = batch, turn
-        self._queue_progress = self._progress.of_queue(queue, turn)
+        self._queue_progress = self._progress.progress_of(queue, turn)
         self._index = 0
         self._counters.in_hand = self._in_hand
-        if self._on_receive is not None and not again:
+        if self._on_receive is not None and not was_seen:
             self._on_receive(batch)
         return True
 
@@ -86,7 +85,7 @@ class DeliveryCursor:
         """The batch, and how many of its messages the caller has had."""
         return self._batch, self._index
 
-    def some(self, most: int | None = None) -> ReceivedBatch:
+    def deliver(self, most: int | None = None) -> ReceivedBatch:
         """All messages of the batch at once, or the first `most` of them."""
         batch = self.batch
         if most is None or len(batch) <= most:
@@ -100,21 +99,21 @@ class DeliveryCursor:
 
     @property
     def batch(self) -> ReceivedBatch:
-        """The one that was begun."""
+        """The batch that is being delivered."""
         assert self._batch is not None
         return self._batch
 
-    def came_back(self) -> None:
-        """The caller wants more: what it got is done."""
+    def mark_done(self) -> None:
+        """The caller wants more: everything that it got is done."""
         self._queue_progress.done = self._queue_progress.delivered
 
-    def empty(self) -> None:
+    def release(self) -> None:
         """The caller has nothing in hand."""
-        self.came_back()
+        self.mark_done()
         self._progress.in_hand = None
 
-    def one(self) -> ReceivedMessage | None:
-        """The next message of the batch; None if there is none left to deliver."""
+    def deliver_one(self) -> ReceivedMessage | None:
+        """The next message of the batch; None at its end."""
         batch = self._batch
         if batch is None or self._index >= len(batch) or self._follower.must_stop:
             return None
@@ -123,7 +122,7 @@ class DeliveryCursor:
         self._queue_progress.delivered = message.queue_offset + 1
         return message
 
-    def calls(self) -> Iterator[Call]:
+    def waiting_calls(self) -> Iterator[Call]:
         """With nothing in hand, the callbacks that wait for the caller."""
         self._follower.interrupted = False
         calls = self._follower.calls
@@ -132,15 +131,15 @@ class DeliveryCursor:
             if not call.overtaken:
                 yield call
 
-    def rest(self) -> FetchedBatch | None:
-        """With nothing in hand, what is left to deliver of the last batch; if nothing is, its end
-        counts as done."""
+    def remaining(self) -> FetchedBatch | None:
+        """With nothing in hand, the rest of the last batch; without a rest, its end counts as
+        done."""
         batch, self._batch = self._batch, None
         if batch is None:
             return None
         self._counters.handed_out(batch, self._index)
         if self._index < len(batch):
-            self._again = True
+            self._was_seen = True
             return (batch.behind(self._index) if self._index else batch), self._turn
-        self._follower.skipped(batch, self._turn)
+        self._follower.mark_skipped(batch, self._turn)
         return None

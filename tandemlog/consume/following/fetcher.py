@@ -11,18 +11,18 @@ What an answer says of a queue, and what follows:
 
     FOUND, NO_MATCHED_MESSAGE     continue at next_offset
     at its end, or empty          wait
-    beyond its end                not yet: stay, and look elsewhere. Lost if the master says after
-                                  patience_ms that no node has it: then its log was cut
+    beyond its end                not yet: stay there, and ask another node. Lost if the master says
+                                  after patience_ms that no node has it: then its log was cut
     too small, being removed,     lost if all allowed nodes report it, including the master;
     unreadable, a hole            `on_data_loss` says whether to continue or to raise
 
 Queues come and go while it reads. A pull that waits is cancelled when its lane gets a queue, or one
-that continues elsewhere; of an answer to a pull that was sent before, only the parts count whose
-queue still stands at the offset that was asked for.
+that continues elsewhere. If a queue was moved while a pull was under way, its part of the answer
+does not count.
 
-Which answers count, and whose, is in lost_messages.py. A fetcher survives any outage: it looks for
-another node as long as it is open. What is wrong with the request itself (no such topic, by the
-master's word) ends it with that error.
+Which answers count, and of which nodes, is in lost_messages.py. A fetcher survives any outage: it
+looks for another node as long as it is open. An error of the request itself (no such topic, by the
+master's word) ends it.
 """
 
 import asyncio
@@ -45,8 +45,8 @@ from ...errors import (
 from ...format.calls import MAX_POSITIONS
 from ...format.record.tags import tag_hashes
 from ..follow_options import FollowOptions
-from ..reading.log_watch import LogWatch, Standing
-from ..reading.lost_messages import Doubts, Kind, take
+from ..reading.log_watch import LogWatch, TurnOffsets
+from ..reading.lost_messages import Kind, Verdicts, accept
 from ..reading.positions import LATEST, Positions, Queue
 from ..reading.pulls import Place, Pulled, pull
 from ..reading.reader import Reader
@@ -60,11 +60,11 @@ FetchedBatch = tuple[ReceivedBatch, int]
 """A batch, and the turn of its queue in which it was read."""
 
 _PASSING = (*NO_MASTER, ShuttingDownError, BusyError)
-"""What a follower waits for, however long it takes."""
+"""Errors that pass: a follower waits, however long it takes."""
 
 
 class Fetcher:
-    """Reads what `begin` names into `buffer`, batches with the turn in which each was read (see
+    """Reads what `read_from` names into `buffer`, batches with the turn in which each was read (see
     progress.py). `stops`: where each queue ends; None: nowhere. One event loop. `changed` is set
     when there is something for the reader: batches, an end, a failure."""
 
@@ -88,9 +88,9 @@ class Fetcher:
         self._group = group
         self._lose_topics = lose_topics
         self._lanes = Lanes(options.parallel_pulls)
-        self.log = LogWatch(positions, self._standing, self._cut)
-        # of queues that are paused: see Follower, as for what becomes of a queue that is cut
-        self.resting: Callable[[], Standing] = dict
+        self.log = LogWatch(positions, self._positions_now, self._cut)
+        # positions of queues that are not read now, and what to do with a cut queue: see Cuts
+        self.unread: Callable[[], TurnOffsets] = dict
         self.on_cut: Callable[[Queue, int], None] | None = None
         self._fetched: dict[Queue, int] = {}
         self._turns: dict[Queue, int] = {}
@@ -99,7 +99,7 @@ class Fetcher:
         self.changed = asyncio.Event()
         self.counters = ConsumerCounters()
         self._room = asyncio.Event()
-        self._doubts: Doubts[Queue] = Doubts()
+        self._verdicts: Verdicts[Queue] = Verdicts()
         self.failure: TandemlogError | None = None
         self._tasks: list[asyncio.Task[None]] = []
         # With tags a node waits for a message that matches: what ends must not wait for one.
@@ -117,10 +117,10 @@ class Fetcher:
 
     @property
     def reads(self) -> bool:
-        """Whether there is a queue that has not come to its end."""
+        """Whether there is a queue that has not reached its end."""
         return self._lanes.busy
 
-    def begin(self, starts: Mapping[Queue, int], turn: Callable[[Queue], int]) -> None:
+    def read_from(self, starts: Mapping[Queue, int], turn: Callable[[Queue], int]) -> None:
         """Read these queues from these offsets on, also those that are read elsewhere now."""
         self.drop(starts)
         for queue, offset in starts.items():
@@ -133,17 +133,17 @@ class Fetcher:
         self.changed.set()
 
     def drop(self, queues: Collection[Queue]) -> None:
-        """Read these no more; what was read of them is forgotten."""
-        gone = {queue for queue in queues if queue in self._fetched}
-        if not gone:
+        """Stop reading these; what was read of them is forgotten."""
+        dropped = self._fetched.keys() & set(queues)
+        if not dropped:
             return
-        self._lanes.remove(gone)
-        for queue in gone:
+        self._lanes.remove(dropped)
+        for queue in dropped:
             del self._fetched[queue], self._turns[queue]
-            self._doubts.settle(queue)
-        kept = [each for each in self.buffer if (each[0].topic, each[0].queue_id) not in gone]
-        self.buffer = deque(kept)
-        self._buffered = sum(len(batch.records) for batch, _ in kept)
+            self._verdicts.clear(queue)
+        remaining = [each for each in self.buffer if each[0].queue not in dropped]
+        self.buffer = deque(remaining)
+        self._buffered = sum(len(batch.records) for batch, _ in remaining)
         self._room.set()
         self.changed.set()
 
@@ -178,7 +178,7 @@ class Fetcher:
         offsets = [self._fetched[queue] for queue in queues]
         turns = [self._turns[queue] for queue in queues]
         asked: list[Node] = []
-        begun = self.counters.begin()
+        asked_at = self.counters.now()
         try:
             pulled = await self._pull(lane, list(zip(queues, offsets, strict=True)), asked)
         except _PASSING as error:
@@ -186,8 +186,8 @@ class Fetcher:
             logger.warning("follower waits for a node: %s", error)
             return
         except (UnknownTopicError, UnknownQueueError) as error:
-            await self._unless_unknown_to_all(queues, error)
-            await self._somewhere_else(asked[-1], str(error))
+            await self._check_that_they_exist(queues, error)
+            await self._try_another_node(asked[-1], str(error))
             return
         if pulled is None:
             return
@@ -200,10 +200,10 @@ class Fetcher:
             await asyncio.sleep(0.05)
             return
         if ends is None:
-            await self._somewhere_else(pulled.node, "its log is not the one that the master has")
+            await self._try_another_node(pulled.node, "its log is not the one that the master has")
             return
         self.counters.pulled(
-            begun,
+            asked_at,
             [node.endpoint for node in asked],
             messages=any(len(batch) for _, batch in pulled.parts),
         )
@@ -212,7 +212,7 @@ class Fetcher:
             queue, offset = queues[index], offsets[index]
             if self._fetched.get(queue) != offset or self._turns.get(queue) != turns[index]:
                 continue
-            if not self._take(queue, batch, pulled.node.endpoint, ends):
+            if not self._accept(queue, batch, pulled.node.endpoint, ends):
                 doubtful.append(queue)
             if self._fetched[queue] != offset:
                 read.append(queue)
@@ -228,12 +228,12 @@ class Fetcher:
         self._lanes.remove(self._ended(lane))
         self.changed.set()
         if doubtful:
-            await self._somewhere_else(pulled.node, "it does not have the next messages")
+            await self._try_another_node(pulled.node, "it does not have the next messages")
         else:
             self._reader.hint(pulled.suggest_slave)
 
     async def _pull(self, lane: Lane, places: Sequence[Place], asked: list[Node]) -> Pulled | None:
-        """The answer of the node that was `asked` last; None if the lane changed meanwhile."""
+        """The answer of the last node in `asked`; None if the lane changed meanwhile."""
 
         def ask(node: Node) -> Awaitable[Pulled]:
             asked.append(node)
@@ -261,7 +261,7 @@ class Fetcher:
         finally:
             lane.pull = None
 
-    async def _unless_unknown_to_all(
+    async def _check_that_they_exist(
         self, queues: Sequence[Queue], error: UnknownTopicError | UnknownQueueError
     ) -> None:
         """A slave may not have heard of a topic: raises `error` only if the master has not."""
@@ -270,50 +270,50 @@ class Fetcher:
         except _PASSING as away:
             logger.warning("follower waits for the master: %s, %s", error, away)
             return
-        known = {topic.name: topic.read_queues for topic in topics}
-        unknown = [queue for queue in queues if queue[1] >= known.get(queue[0], 0)]
+        counts = {topic.name: topic.read_queues for topic in topics}
+        unknown = [queue for queue in queues if queue[1] >= counts.get(queue[0], 0)]
         if unknown and not self._lose_topics:
             raise error
         if unknown:
             logger.warning("topics were deleted, or lost queues: %s", unknown)
             self.drop(unknown)
 
-    def _take(
+    def _accept(
         self, queue: Queue, batch: ReceivedBatch, endpoint: str, ends: Mapping[Queue, int]
     ) -> bool:
-        """One queue's part of an answer, which counts before its end in `ends`, if it has one
-        there; False if the node does not have what is next."""
-        self.counters.ends(queue, batch.max_offset)
-        found, said = take(
+        """Takes in one queue's part of an answer, up to its end in `ends` if it has one there;
+        False if the node does not have the next message."""
+        self.counters.note_end(queue, batch.max_offset)
+        accepted, verdict = accept(
             batch,
             self._fetched[queue],
             end=self.stops.get(queue) if self.stops is not None else None,
             of_log=ends.get(queue),
             filtered=self._tags is not None,
         )
-        if said.kind is Kind.THERE or found is not None:
-            self._doubts.settle(queue)
-        if found is not None:
-            self._put(queue, found.only_tags(self._tags))
-        if said.kind is not Kind.THERE:
-            self._doubts.note(queue, endpoint, said, asyncio.get_running_loop().time())
-        return said.kind is Kind.THERE
+        if verdict.kind is Kind.THERE or accepted is not None:
+            self._verdicts.clear(queue)
+        if accepted is not None:
+            self._put(queue, accepted.only_tags(self._tags))
+        if verdict.kind is not Kind.THERE:
+            self._verdicts.note(queue, endpoint, verdict, asyncio.get_running_loop().time())
+        return verdict.kind is Kind.THERE
 
     def _put(self, queue: Queue, batch: ReceivedBatch) -> None:
         self._fetched[queue] = batch.next_offset
         self.buffer.append((batch, self._turns[queue]))
         self._buffered += len(batch.records)
 
-    def _standing(self) -> Standing:
-        here = {queue: (self._turns[queue], offset) for queue, offset in self._fetched.items()}
-        return {**self.resting(), **here}
+    def _positions_now(self) -> TurnOffsets:
+        read = {queue: (self._turns[queue], offset) for queue, offset in self._fetched.items()}
+        return {**self.unread(), **read}
 
     def _cut(self, queue: Queue, first: int) -> None:
-        """What was read at or behind `first` is not in the log any more."""
+        """The messages from `first` on are not in the log any more."""
         if self.on_cut is not None:
             self.on_cut(queue, first)
         elif queue in self._fetched:
-            self.begin({queue: first}, lambda each: self._turns[each] + 1)
+            self.read_from({queue: first}, lambda each: self._turns[each] + 1)
 
     def _ended(self, lane: Lane) -> set[Queue]:
         if self.stops is None:
@@ -324,58 +324,60 @@ class Fetcher:
         return self.stops is not None and self._fetched[queue] >= self.stops.get(queue, 0)
 
     async def _decide(self, queue: Queue) -> None:
-        """Continues behind what is lost, if those who know say that it is; else leaves the queue
-        where it stands. Raises OffsetOutOfRangeError as `on_data_loss` says."""
+        """Continues behind messages that are lost by the word of those who know; else leaves the
+        queue where it is. Raises OffsetOutOfRangeError as `on_data_loss` says."""
         now = asyncio.get_running_loop().time()
         turn = self._turns[queue]
         topology = await self._reader.connection.current_topology()
-        patient = self._doubts.seconds(queue, now) < self._options.patience_ms / 1e3
-        must_say = self._reader.order.who_must_say(topology, patient=patient)
+        patient = self._verdicts.seconds(queue, now) < self._options.patience_ms / 1e3
+        deciders = self._reader.order.deciders(topology, patient=patient)
         if self._turns.get(queue) != turn:
             return
-        gone = self._doubts.gone(queue, must_say)
-        if gone is not None:
-            self._lost(queue, gone.following, gone.min_offset, gone.max_offset)
+        lost = self._verdicts.lost(queue, deciders)
+        if lost is not None:
+            self._lost(queue, lost.next_offset, lost.min_offset, lost.max_offset)
             return
-        if patient or not self._doubts.is_behind(queue):
+        if patient or not self._verdicts.is_behind(queue):
             return
         try:
-            held = await self._positions.held_by_master([queue[0]])
+            ranges = await self._positions.held_by_master([queue[0]])
         except _PASSING:
-            held = None
+            ranges = None
         except (UnknownTopicError, UnknownQueueError) as error:
-            await self._unless_unknown_to_all([queue], error)
+            await self._check_that_they_exist([queue], error)
             return
         if self._turns.get(queue) != turn:
             return
-        self._doubts.again(queue, now)
-        if held is None:
+        self._verdicts.start_over(queue, now)
+        if ranges is None:
             logger.warning("%s/%d waits: no master can say whether messages are lost", *queue)
             return
-        low, end = (held[queue].min_offset, held[queue].max_offset) if queue in held else (0, 0)
+        held = ranges.get(queue)
+        low, end = (held.min_offset, held.max_offset) if held is not None else (0, 0)
         if self._fetched[queue] > end:
             self._lost(queue, low, low, end)
         elif self.stops is not None and self.stops.get(queue, 0) > end:
             logger.warning("%s/%d ends at %d: what came behind it was cut", *queue, end)
             self.stops[queue] = end
 
-    def _lost(self, queue: Queue, following: int, low: int, end: int) -> None:
-        """Messages that were to be read are in no node: continues elsewhere in the queue."""
+    def _lost(self, queue: Queue, next_offset: int, low: int, end: int) -> None:
+        """No node has the next messages: continues elsewhere in the queue."""
         offset = self._fetched[queue]
         text = f"{queue[0]}/{queue[1]}: offset {offset} is not there, the queue holds {low}..{end}"
         if self._options.on_data_loss == "error":
             raise OffsetOutOfRangeError(text, field="queue_offset", actual=offset)
         if self._options.on_data_loss == LATEST and not low <= offset < end:
-            following = end
-        logger.warning("messages are lost here, reading continues at %d: %s", following, text)
-        self.counters.lost_messages += max(0, following - offset)
-        self._doubts.settle(queue)
-        self._fetched[queue] = following
-        nothing = ReceivedBatch(*queue, "OFFSET_TOO_SMALL", following, low, end, b"", sizes_of(b""))
-        self.buffer.append((nothing, self._turns[queue]))
+            next_offset = end
+        logger.warning("messages are lost here, reading continues at %d: %s", next_offset, text)
+        self.counters.lost_messages += max(0, next_offset - offset)
+        self._verdicts.clear(queue)
+        self._fetched[queue] = next_offset
+        status = "OFFSET_TOO_SMALL"
+        empty = ReceivedBatch(*queue, status, next_offset, low, end, b"", sizes_of(b""))
+        self.buffer.append((empty, self._turns[queue]))
 
-    async def _somewhere_else(self, node: Node, reason: str) -> None:
-        """The node lacks something: another one may have it, else a short wait."""
+    async def _try_another_node(self, node: Node, reason: str) -> None:
+        """The node lacks something that another one may have; where there is no choice, wait."""
         if self._reader.order.read_from is not ReadFrom.MASTER:
             self._reader.leave(node, reason)
         await asyncio.sleep(0.05)

@@ -1,11 +1,11 @@
-"""One stream: what is fetched, what the caller has of it, and what is committed.
+"""One stream: what is fetched, what the caller has of that, and what is committed.
 
     Membership ─▶ queues ─▶ Fetcher ─▶ buffer ─▶ caller ─▶ Progress ─▶ commits
                    hand, pattern ─┘                 ▲
                                         calls: on_assigned, on_revoked, on_lost, on_commit_error
 
 Callbacks run in the caller's thread or task, when it comes for messages. `interrupted` says that
-something waits for it there; a loop over messages looks at it after each one.
+something waits for the caller; a loop over messages checks it after each one.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ OnCommitError = Callable[[TandemlogError, dict[Queue, int]], Any]
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """What the caller wants to hear of; see AsyncConsumer.follow."""
+    """The caller's; see AsyncConsumer.follow."""
 
     on_assigned: OnQueues | None = None
     on_revoked: OnQueues | None = None
@@ -67,7 +67,7 @@ class Call:
 
 
 class Follower:
-    """See the module. One event loop; what the caller's thread may use is marked so."""
+    """See the module. One event loop; what any thread may call says so."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Follower:
         self._callbacks = callbacks or Callbacks()
         self.on_receive = Hooks(options.hooks).on_receive
         self.counters = fetcher.counters
-        self._moved: deque[FetchedBatch] = deque()
+        self._handed_over: deque[FetchedBatch] = deque()
         self.progress = Progress(lambda: positions.master_epoch)
         self.membership: Membership | None = None
         self.log = fetcher.log
@@ -100,12 +100,12 @@ class Follower:
         self.interrupted = False
         self.steps = 0
         self._waiting = 0
-        self._let_go = asyncio.Event()
+        self._returned = asyncio.Event()
         self._closed = False
         self._grows = False
         self._tasks: list[asyncio.Task[None]] = []
         if group is not None and options.auto_commit_ms is not None:
-            self.run(self._commit_on_and_on(options.auto_commit_ms), "tandemlog-commit")
+            self.run(self._commit_regularly(options.auto_commit_ms), "tandemlog-commit")
         if options.on_statistics is not None:
             self.run(self._report(), "tandemlog-statistics")
 
@@ -147,9 +147,9 @@ class Follower:
         deadline = self.membership.deadline if self.membership is not None else None
         return deadline is not None and time.monotonic() >= deadline
 
-    def attended(self) -> None:
-        """The caller was there, with nothing in hand."""
-        self._let_go.set()
+    def caller_returned(self) -> None:
+        """The caller was here, with nothing in hand."""
+        self._returned.set()
         if self.membership is not None:
             if self._out_of_time:
                 self.membership.check()
@@ -170,14 +170,14 @@ class Follower:
     async def next_fetched(
         self, taken: deque[FetchedBatch], timeout_ms: float | None = None
     ) -> bool:
-        """Moves all that is there to `taken`, empty batches too (see `skipped`), for a caller in
+        """Moves all batches to `taken`, empty ones too (see `mark_skipped`), for a caller in
         another thread: one that is interrupted while it waits finds them there. False at the
         stops. Raises as `wait`."""
-        self._moved = taken
-        found = await self.wait(timeout_ms)
+        self._handed_over = taken
+        more = await self.wait(timeout_ms)
         while self._fetcher.buffer:
             taken.append(self._fetcher.pop())
-        return found
+        return more
 
     async def next_batch(self, timeout_ms: float | None = None) -> ReceivedBatch | None:
         """The next messages of some queue, for a reader without callbacks that says itself what it
@@ -185,27 +185,27 @@ class Follower:
         while await self.wait(timeout_ms):
             if self.must_stop:
                 self.interrupted = False
-                self.attended()
+                self.caller_returned()
             elif (fetched := self.pop()) is not None:
                 batch, turn = fetched
                 if not len(batch):
-                    self.skipped(batch, turn)
-                elif self.progress.may_deliver((batch.topic, batch.queue_id), turn):
+                    self.mark_skipped(batch, turn)
+                elif self.progress.may_deliver(batch.queue, turn):
                     return batch
         return None
 
     def handed_out(self, queue: Queue, next_offset: int) -> None:
         """The caller of `next_batch` got everything before `next_offset`."""
-        self.progress.of_queue(queue, self.progress.turn(queue)).delivered = next_offset
+        self.progress.progress_of(queue, self.progress.turn(queue)).delivered = next_offset
 
     async def next_batches(self, taken: deque[ReceivedBatch]) -> bool:
         """As `next_fetched`, for a reader of queues that nothing takes away."""
         fetched: deque[FetchedBatch] = deque()
-        found = await self.next_fetched(fetched)
+        more = await self.next_fetched(fetched)
         for batch, turn in fetched:
             taken.append(batch)
-            self.skipped(batch, turn)
-        return found
+            self.mark_skipped(batch, turn)
+        return more
 
     async def _wait_for_batches(self) -> bool:
         """Whether there is a batch, or something else for the caller; False at the stops."""
@@ -231,25 +231,25 @@ class Follower:
 
     @property
     def at_end(self) -> bool:
-        """Whether every queue has come to its stop, and no others are to come."""
+        """Whether every queue has reached its stop, and no other queue will come."""
         if self._fetcher.reads or self.progress.paused:
             return False
         if self.membership is not None:
             return self._fetcher.stops is not None and self.membership.settled
         return self._fetcher.stops is not None or not self._grows
 
-    def skipped(self, batch: ReceivedBatch, turn: int) -> None:
-        """Any thread. The tags left nothing of a batch: nothing to deliver, and done."""
-        progress = self.progress.of_queue((batch.topic, batch.queue_id), turn)
+    def mark_skipped(self, batch: ReceivedBatch, turn: int) -> None:
+        """Any thread. The tags left nothing of a batch to deliver, so it is done."""
+        progress = self.progress.progress_of(batch.queue, turn)
         progress.delivered = progress.done = batch.next_offset
 
     # queues
 
-    def begin(self, starts: Mapping[Queue, int]) -> None:
+    def read_from(self, starts: Mapping[Queue, int]) -> None:
         """Read these from these offsets on."""
         for queue, offset in starts.items():
-            self.progress.begin(queue, offset)
-        self._fetcher.begin(starts, self.progress.turn)
+            self.progress.restart(queue, offset)
+        self._fetcher.read_from(starts, self.progress.turn)
 
     def stop_at(self, stops: Mapping[Queue, int]) -> None:
         """Before it begins: where each queue ends."""
@@ -269,7 +269,7 @@ class Follower:
     def resume(self, queues: Collection[Queue]) -> None:
         """Continue with the message after the last one delivered."""
         self._check_assigned(queues)
-        self._fetcher.begin(self.progress.resume(queues), self.progress.turn)
+        self._fetcher.read_from(self.progress.resume(queues), self.progress.turn)
 
     async def seek(self, queue: Queue, to: Start) -> None:
         """Continue there; a number is an offset."""
@@ -281,14 +281,14 @@ class Follower:
                 )
             offset = to
         else:
-            await self.log.look()
+            await self.log.try_catch_up()
             offset = (await self._positions.start([queue], to, self._group))[queue]
             self._check_assigned([queue])
-        self.progress.begin(queue, offset)
+        self.progress.restart(queue, offset)
         if queue in self.progress.paused:
             self._fetcher.drop([queue])
         else:
-            self._fetcher.begin({queue: offset}, self.progress.turn)
+            self._fetcher.read_from({queue: offset}, self.progress.turn)
         self.interrupt()
 
     def _check_assigned(self, queues: Collection[Queue]) -> None:
@@ -309,7 +309,7 @@ class Follower:
     def statistics(self) -> ConsumerStatistics:
         """Any thread. A closed stream keeps its totals."""
         positions = {queue: self.progress.position(queue) for queue in self.assignment}
-        ahead = () if self._closed else (*tuple(self._moved), *tuple(self._fetcher.buffer))
+        ahead = () if self._closed else (*tuple(self._handed_over), *tuple(self._fetcher.buffer))
         return self.counters.statistics(positions, [batch for batch, _ in ahead])
 
     async def _report(self) -> None:
@@ -324,22 +324,22 @@ class Follower:
     # as a member of a group: see membership.Reading
 
     async def fix_start(self, queues: Collection[Queue]) -> None:
-        """`start` means where the `queues` that there are now stand now. One that comes later is
-        read from its beginning, and so is one of a topic that the group knows already: it came
-        while no member was there."""
+        """`start` is for the present `queues`, and means their present offsets. A queue that comes
+        later is read from its beginning, and so is a new one of a topic that the group knows
+        already: it came while no member was there."""
         assert self._group is not None
         if self._start in (EARLIEST, COMMITTED) or not queues:
             return
         topics = sorted({topic for topic, _ in queues})
-        known = {topic for topic, _ in await self._positions.committed(self._group, topics)}
-        new = sorted(queue for queue in queues if queue[0] not in known)
-        await self.log.look()
+        old_topics = {topic for topic, _ in await self._positions.committed(self._group, topics)}
+        new = sorted(queue for queue in queues if queue[0] not in old_topics)
+        await self.log.try_catch_up()
         self.cuts.begins = await self._positions.start(new, self._start, None) if new else {}
 
     async def starts(self, queues: Collection[Queue]) -> Mapping[Queue, int]:
-        """The committed offsets. Where there is none, the place where the group begins is committed
-        at once: who reads the queue next, even after a crash, continues there. Queues that were
-        deleted a moment ago begin at 0."""
+        """The committed offsets. For a queue without one, the offset at which the group begins is
+        committed at once: the next reader of the queue, even after a crash, continues there. Queues
+        that were deleted a moment ago begin at 0."""
         assert self._group is not None
         await self.log.catch_up()
         self.cuts.former.clear()
@@ -351,39 +351,39 @@ class Follower:
         if fresh:
             first = await self._positions.start(fresh, EARLIEST, None)
             begins = {queue: self.cuts.begins.get(queue, first.get(queue, 0)) for queue in fresh}
-            await self.commits.place(begins)
-            # if the log was cut meanwhile, what it has of them
+            await self.commits.commit_starts(begins)
+            # the log may have been cut meanwhile
             cut = self.cuts.begins
             begins = {queue: min(at, cut.get(queue, at)) for queue, at in begins.items()}
             committed = {**committed, **begins}
         starts = {queue: committed[queue] for queue in wanted}
-        self.progress.know(starts, epoch)
+        self.progress.note_committed(starts, epoch)
         return starts
 
     def assigned(self, starts: Mapping[Queue, int]) -> None:
         logger.info("assigned: group=%s queues=%s", self._group, sorted(starts))
-        self._post(self._callbacks.on_assigned, starts)
+        self._add_call(self._callbacks.on_assigned, starts)
         self.commits.forget_lost(starts)
-        self.begin(starts)
+        self.read_from(starts)
 
     def parts(self, queues: frozenset[Queue]) -> list[frozenset[Queue]]:
-        """With on_revoked all wait for the caller."""
-        held = queues & {self.progress.in_hand} if self._callbacks.on_revoked is None else set()
-        return [frozenset(part) for part in (queues - held, held) if part]
+        """With on_revoked, all of them wait for the caller."""
+        in_hand = queues & {self.progress.in_hand} if self._callbacks.on_revoked is None else set()
+        return [frozenset(part) for part in (queues - in_hand, in_hand) if part]
 
     async def give_up(self, queues: Collection[Queue]) -> None:
         logger.info("giving up: group=%s queues=%s", self._group, sorted(queues))
         self.progress.leave(queues)
         self._fetcher.drop(queues)
         self.interrupt()
-        call = self._post(self._callbacks.on_revoked, queues)
+        call = self._add_call(self._callbacks.on_revoked, queues)
         if call is not None:
             call.revokes = True
             await call.ran.wait()
         while self.progress.in_hand in queues:
-            self._let_go.clear()
+            self._returned.clear()
             if self.progress.in_hand in queues:
-                await self._let_go.wait()
+                await self._returned.wait()
         if self._options.auto_commit_ms is not None:
             with contextlib.suppress(TandemlogError):  # said by a warning and on_commit_error
                 await self.commits.save_done(
@@ -394,12 +394,12 @@ class Follower:
     def lost(self, queues: Collection[Queue], reason: str, former: tuple[str, int]) -> None:
         logger.warning("lost: group=%s queues=%s: %s", self._group, sorted(queues), reason)
         self.cuts.former.update((queue, self.progress.position(queue)) for queue in queues)
-        known = dict(self.progress.committed)
-        self.commits.lost(self.progress.forget(queues), known, former)
+        committed = dict(self.progress.committed)
+        self.commits.lost(self.progress.forget(queues), committed, former)
         self._fetcher.drop(queues)
         for call in list(self.calls):
             call.overtaken = call.overtaken or call.revokes
-        self._post(self._callbacks.on_lost, queues)
+        self._add_call(self._callbacks.on_lost, queues)
         self.interrupt()
 
     async def before_join(self) -> None:
@@ -410,13 +410,13 @@ class Follower:
         self._fetcher.failure = error
         self.interrupt()
 
-    def noticed(self) -> None:
+    def assignment_changed(self) -> None:
         self._fetcher.changed.set()
 
     def caller_step(self) -> object | None:
         return None if self._waiting else (self.steps, self.progress.moved)
 
-    def _post(self, callback: OnQueues | None, queues: Collection[Queue]) -> Call | None:
+    def _add_call(self, callback: OnQueues | None, queues: Collection[Queue]) -> Call | None:
         if callback is None:
             return None
         named = sorted(queues)
@@ -440,25 +440,25 @@ class Follower:
             self.calls.append(Call(lambda _: callback(error, offsets)))
             self.interrupt()
 
-    async def _commit_on_and_on(self, every_ms: int) -> None:
+    async def _commit_regularly(self, every_ms: int) -> None:
         while True:
             await asyncio.sleep(every_ms / 1000)
             with contextlib.suppress(TandemlogError):
                 await self.commits.save_done(self.progress.done)
 
-    # queues that are not the group's to assign
+    # queues that no group assigns
 
-    def look_for_queues(self, all_queues: Callable[[], Awaitable[Collection[Queue]]]) -> None:
-        """A topic may get more queues, and a pattern more topics; what was stored in them
-        meanwhile is read too."""
+    def watch_queues(self, all_queues: Callable[[], Awaitable[Collection[Queue]]]) -> None:
+        """A topic may get more queues, and a pattern more topics; they are read from the group's
+        offsets, or else from their beginnings."""
         self._grows = True
-        self.run(self._look_for_queues(all_queues), "tandemlog-queues")
+        self.run(self._watch_queues(all_queues), "tandemlog-queues")
 
-    def look_for_topics(self, topics: Callable[[], Awaitable[Collection[str]]]) -> None:
+    def watch_topics(self, topics: Callable[[], Awaitable[Collection[str]]]) -> None:
         """A pattern of a member may match other topics later."""
-        self.run(self._look_for_topics(topics), "tandemlog-topics")
+        self.run(self._watch_topics(topics), "tandemlog-topics")
 
-    async def _look_for_topics(self, topics: Callable[[], Awaitable[Collection[str]]]) -> None:
+    async def _watch_topics(self, topics: Callable[[], Awaitable[Collection[str]]]) -> None:
         while True:
             await asyncio.sleep(self._options.refresh_ms / 1000)
             try:
@@ -467,23 +467,21 @@ class Follower:
                 logger.debug("topics not refreshed: %s", error)
                 continue
             if self.membership is not None:
-                self.membership.follow(names)
+                self.membership.set_topics(names)
 
-    async def _look_for_queues(
-        self, all_queues: Callable[[], Awaitable[Collection[Queue]]]
-    ) -> None:
+    async def _watch_queues(self, all_queues: Callable[[], Awaitable[Collection[Queue]]]) -> None:
         while True:
             await asyncio.sleep(self._options.refresh_ms / 1000)
             try:
                 queues = await all_queues()
                 new = [queue for queue in queues if queue not in self.progress.queues]
-                stands = {}
+                committed = {}
                 if self._group is not None and new:
                     topics = sorted({topic for topic, _ in new})
-                    stands = await self._positions.committed(self._group, topics)
+                    committed = await self._positions.committed(self._group, topics)
             except TandemlogError as error:
                 logger.debug("queues not refreshed: %s", error)
                 continue
             for queue in new:
                 logger.info("follower reads a new queue: topic=%s queue_id=%d", *queue)
-            self.begin({queue: stands.get(queue, 0) for queue in new})
+            self.read_from({queue: committed.get(queue, 0) for queue in new})

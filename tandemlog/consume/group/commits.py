@@ -8,9 +8,9 @@ One at a time: a slow commit must not arrive after a newer one. A member's commi
 epoch, so that the master refuses the queues that are not its own any more.
 
 Queues that a member has lost are kept with the id and epoch that it had, until the caller comes
-back: what it still does with their messages is committed as by the former member, which the master
-accepts unless another one has owned the queue since. So a caller that was away for too long, alone
-in its group, does not get the same message for ever.
+back: what it still does with their messages is committed in the name of the former member. The
+master accepts that unless another member has owned the queue since. So a caller that was away for
+too long, alone in its group, does not get the same message for ever.
 """
 
 import asyncio
@@ -30,10 +30,12 @@ from ...errors import (
     UnknownTopicError,
 )
 from ..progress import Progress, QueueProgress
+from ..reading.log_watch import LogWatch
 from ..reading.positions import Positions, Queue
 from ..received.received_batch import ReceivedBatch
 from ..received.received_message import ReceivedMessage
 from ..statistics import ConsumerCounters
+from .membership import Membership
 
 logger = logging.getLogger(__name__)
 
@@ -44,45 +46,25 @@ Commit = ReceivedMessage | ReceivedBatch | Mapping[Queue, int]
 """What to commit: up to and including a message or a batch, or offsets by (topic, queue id)."""
 
 
-class Member(Protocol):
-    """The stream's membership."""
-
-    @property
-    def identity(self) -> tuple[str, int]: ...
-
-    def check(self) -> None:
-        """The master refused what this member believed to own."""
-
-
-class Log(Protocol):
-    """Which log is read."""
-
-    @property
-    def log_term(self) -> tuple[int, int]: ...
-
-    async def catch_up(self) -> None:
-        """Compare the positions with the master's log: queues that were cut continue elsewhere."""
-
-
 class Committing(Protocol):
-    """Whose commits these are; `membership` is None where it names its queues by hand."""
+    """The stream; `membership` is None if it names its queues by hand."""
 
     @property
-    def membership(self) -> Member | None: ...
+    def membership(self) -> Membership | None: ...
 
     @property
     def counters(self) -> ConsumerCounters: ...
 
     @property
-    def log(self) -> Log: ...
+    def log(self) -> LogWatch: ...
 
     def commit_failed(self, error: TandemlogError, offsets: dict[Queue, int]) -> None: ...
 
 
 @dataclass(slots=True)
 class _Lost:
-    """A queue that was lost: by whom, how far its caller is in it, what the group has, and
-    the log of all that."""
+    """A queue that was lost: its former owner, how far the caller is in it, the group's offset, and
+    the term of the log that these are of."""
 
     former: Identity
     progress: QueueProgress
@@ -94,12 +76,12 @@ class Commits:
     """See the module; one event loop. Raises ClientClosedError without a group."""
 
     def __init__(
-        self, positions: Positions, progress: Progress, group: str | None, of: Committing
+        self, positions: Positions, progress: Progress, group: str | None, stream: Committing
     ) -> None:
         self._positions = positions
         self._progress = progress
         self._group = group
-        self._of = of
+        self._stream = stream
         self._saving = asyncio.Lock()
         self._lost: dict[Queue, _Lost] = {}
         self.under_way: set[asyncio.Task[None]] = set()
@@ -114,27 +96,27 @@ class Commits:
         if isinstance(what, ReceivedMessage):
             return {(what.topic, what.queue_id): what.queue_offset + 1}
         if isinstance(what, ReceivedBatch):
-            return {(what.topic, what.queue_id): what.next_offset}
+            return {what.queue: what.next_offset}
         return dict(what)
 
     async def commit(self, what: Commit | None = None) -> None:
         """Saves, for the group, what `offsets_of` says; raises FencedMemberError for queues that
         the group's master has given to another member, and LogCutError for messages that are not
         in the log any more."""
-        log_term = self._of.log.log_term  # not newer than the offsets
+        log_term = self._stream.log.log_term  # not newer than the offsets
         await self._commit_offsets(self.offsets_of(what), log_term, named=what is not None)
 
     def commit_soon(self, what: Commit | None = None) -> asyncio.Task[None]:
         """Starts a commit of what `what` means now; where it fails, commit_failed hears of it
         too."""
-        log_term = self._of.log.log_term
+        log_term = self._stream.log.log_term
         offsets = self.offsets_of(what)
 
         async def work() -> None:
             try:
                 await self._commit_offsets(offsets, log_term, named=what is not None)
             except TandemlogError as error:
-                self._of.commit_failed(error, offsets)
+                self._stream.commit_failed(error, offsets)
                 raise
 
         task = asyncio.get_running_loop().create_task(work(), name="tandemlog-commit-soon")
@@ -145,31 +127,31 @@ class Commits:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self.under_way.discard(task)
         if not task.cancelled():
-            task.exception()  # who does not look at the future was told by the callback
+            task.exception()  # retrieved, as the callback has reported it already
 
     async def _commit_offsets(
         self, offsets: Mapping[Queue, int], log_term: tuple[int, int], *, named: bool
     ) -> None:
-        """`named`: the caller asked for these, whatever was committed before."""
+        """`named`: the caller asked for exactly these, whatever was committed before."""
         async with self._saving:
             lost = {queue: offset for queue, offset in offsets.items() if queue in self._lost}
             rest = {queue: offset for queue, offset in offsets.items() if queue not in lost}
-            strange = sorted(queue for queue in rest if queue not in self._progress.queues)
-            gone = None
-            if strange and self._of.membership is not None:
-                gone = _not_owned(self._group or "", strange)
-            if gone is not None and named:
-                raise gone
+            foreign = sorted(queue for queue in rest if queue not in self._progress.queues)
+            not_owned = None
+            if foreign and self._stream.membership is not None:
+                not_owned = _not_owned(self._group or "", foreign)
+            if not_owned is not None and named:
+                raise not_owned
             if named and (cut := self._of_a_cut_log(rest)):
                 raise _cut_off(self._group or "", cut)
             sent = rest if named else self._progress.to_commit(rest)
             await self._send(sent, log_term, named=named)
             await self._send_lost(lost, named=named)
-            if gone is not None:  # given up while this commit waited for another one
-                raise gone
+            if not_owned is not None:  # it was given up while this commit waited for another one
+                raise not_owned
 
     def _is_lost(self, queue: Queue, turns: Mapping[Queue, int]) -> bool:
-        """Whether this queue is not read any more as it was then."""
+        """Whether this queue was given away, or is read from another place, since `turns`."""
         return not turns[queue] or self._progress.turn(queue) != turns[queue]
 
     def _of_a_cut_log(self, offsets: Mapping[Queue, int]) -> list[Queue]:
@@ -177,27 +159,27 @@ class Commits:
         return [queue for queue, offset in offsets.items() if is_cut(queue, offset)]
 
     async def save_done(self, offsets: Mapping[Queue, int]) -> None:
-        """As `save`, and commit_failed hears of a failure."""
+        """As `save`; a failure is reported to commit_failed too."""
         try:
             await self.save(offsets)
         except TandemlogError as error:
-            self._of.commit_failed(error, dict(offsets))
+            self._stream.commit_failed(error, dict(offsets))
             raise
 
     async def save(self, offsets: Mapping[Queue, int]) -> None:
-        """Those that the group does not have yet."""
-        log_term = self._of.log.log_term
+        """Saves the offsets that the group does not have yet."""
+        log_term = self._stream.log.log_term
         async with self._saving:
             await self._send(self._progress.to_commit(offsets), log_term)
 
-    async def place(self, offsets: Mapping[Queue, int]) -> None:
-        """Where the group begins in queues that this member is about to read, and which may have
+    async def commit_starts(self, offsets: Mapping[Queue, int]) -> None:
+        """Saves where the group begins in queues that this member is about to read. They may have
         been deleted a moment ago."""
         async with self._saving:
-            log_term = self._of.log.log_term
+            log_term = self._stream.log.log_term
             try:
                 await self._send(offsets, log_term)
-            except (UnknownTopicError, UnknownQueueError):  # one of them, and none is committed
+            except (UnknownTopicError, UnknownQueueError):  # for one of them, so none is committed
                 for queue, offset in offsets.items():
                     with contextlib.suppress(UnknownTopicError, UnknownQueueError):
                         await self._send({queue: offset}, log_term)
@@ -207,19 +189,21 @@ class Commits:
     def lost(
         self, lost: Mapping[Queue, QueueProgress], committed: Mapping[Queue, int], former: Identity
     ) -> None:
-        """A member that was `former` does not own these any more, of which it is known what the
-        group has `committed`."""
+        """The member `former` does not own these any more. `committed`: the group's offsets, as
+        far as they are known."""
         for queue, progress in lost.items():
-            self._lost[queue] = _Lost(former, progress, committed.get(queue), self._of.log.log_term)
+            self._lost[queue] = _Lost(
+                former, progress, committed.get(queue), self._stream.log.log_term
+            )
 
     def forget_lost(self, queues: Collection[Queue] | None = None) -> None:
-        """Nothing of these (all) is in the caller's hands any more."""
+        """The caller has no messages of these (None: of all) any more."""
         for queue in list(self._lost) if queues is None else queues:
             self._lost.pop(queue, None)
 
     async def save_lost(self) -> None:
-        """What is done of lost queues; commit_failed hears of those that another member has owned
-        since. Raises what may pass."""
+        """Saves what is done of lost queues; if another member has owned one since, that is
+        reported to commit_failed. Raises errors that may pass."""
         async with self._saving:
             done = {queue: each.progress.done for queue, each in self._lost.items()}
             try:
@@ -227,7 +211,7 @@ class Commits:
             except TandemlogError as error:
                 if error.retryable:
                     raise
-                self._of.commit_failed(error, done)
+                self._stream.commit_failed(error, done)
 
     async def _send_lost(self, offsets: Mapping[Queue, int], *, named: bool) -> None:
         assert self._group is not None
@@ -246,23 +230,23 @@ class Commits:
                 if queue in self._lost:
                     self._lost[queue].committed = part[queue]
         if refused:
-            self._of.counters.failed_commits += 1
+            self._stream.counters.failed_commits += 1
             self.forget_lost(refused)
             raise _not_owned(self._group, sorted(refused))
 
     async def _send(
         self, offsets: Mapping[Queue, int], log_term: tuple[int, int], *, named: bool = False
     ) -> None:
-        """Where the master has another log than the one that was read, positions are compared
-        first. Of queues that were cut it sends how far they are then, or raises LogCutError where
-        the caller has named an offset. A queue that was lost meanwhile has nothing to compare:
-        what its offset is in this log is not known."""
+        """If the master has another log than the one that was read, positions are compared first.
+        For queues that were cut it then sends how far they are now, or raises LogCutError if the
+        caller has named the offset. A queue that was lost meanwhile cannot be compared: what its
+        offset is in this log is not known."""
         turns = {queue: self._progress.turn(queue) for queue in offsets}
         try:
             await self._send_once(offsets, log_term)
         except LogCutError as error:
-            await self._of.log.catch_up()
-            now = self._of.log.log_term
+            await self._stream.log.catch_up()
+            now = self._stream.log.log_term
             if now == log_term:
                 raise
             cut = self._of_a_cut_log({queue: offsets[queue] for queue in error.refused})
@@ -276,12 +260,13 @@ class Commits:
                 raise _cut_off(self._group or "", sorted({*cut, *lost})) from error
 
     async def _send_once(self, offsets: Mapping[Queue, int], log_term: tuple[int, int]) -> None:
-        """Until the answer has come it is not known which of the two offsets the group has: a send
-        that fails, or is cancelled at any moment, leaves the next one to save these."""
+        """Until the answer has come it is not known whether the group has the old or the new
+        offsets: after a send that fails, or is cancelled at any moment, the next one saves these
+        again."""
         assert self._group is not None
         if not offsets:
             return
-        member, epoch = self._of.membership, self._progress.epoch
+        member, epoch = self._stream.membership, self._progress.epoch
         for queue in offsets:
             self._progress.committed.pop(queue, None)
         try:
@@ -289,22 +274,24 @@ class Commits:
             await self._positions.commit(self._group, offsets, identity, log_term)
         except TandemlogError as error:
             if isinstance(error, OffsetOutOfRangeError):
-                self._saved(offsets, error.refused or offsets, epoch)
+                self._note_saved(offsets, error.refused or offsets, epoch)
             if isinstance(error, LogCutError):
                 raise
             logger.warning("offsets not committed: group=%s %s", self._group, error)
-            self._of.counters.failed_commits += 1
+            self._stream.counters.failed_commits += 1
             if isinstance(error, FencedMemberError):
-                self._saved(offsets, error.refused or offsets, epoch)
+                self._note_saved(offsets, error.refused or offsets, epoch)
                 if member is not None:
                     member.check()
             raise
-        self._of.counters.commits += 1
-        self._saved(offsets, (), epoch)
+        self._stream.counters.commits += 1
+        self._note_saved(offsets, (), epoch)
 
-    def _saved(self, offsets: Mapping[Queue, int], refused: Collection[Queue], epoch: int) -> None:
+    def _note_saved(
+        self, offsets: Mapping[Queue, int], refused: Collection[Queue], epoch: int
+    ) -> None:
         saved = offsets.keys() - set(refused)
-        self._progress.know({queue: offsets[queue] for queue in saved}, epoch)
+        self._progress.note_committed({queue: offsets[queue] for queue in saved}, epoch)
 
 
 def _cut_off(group: str, queues: Collection[Queue]) -> LogCutError:

@@ -1,6 +1,6 @@
-"""Consumer groups from outside: who belongs to one, how far it is behind, and moving its offsets.
+"""Consumer groups from outside: their members, how far they are behind, and moving their offsets.
 
-describe   members and the queues that each owns      the master's word
+describe   members and the queues that each owns      by the master's word
 lag        committed ─▶ end of each queue             of the topics that it commits or follows
 reset      committed ─▶ EARLIEST, LATEST, a time, a shift; only while no member is there
 delete     the group with its offsets; only while no member is there
@@ -21,7 +21,7 @@ from ..reading.positions import EARLIEST, LATEST, Positions, Queue, QueueRange, 
 from ..reading.queue_lag import Lags, NowMs, QueueLag, begin_of, end_of, wall_clock_ms
 
 NOT_KNOWN_THERE: Final = "no tandemlog node"
-"""`reason` of the error where a node does not know a call."""
+"""`reason` of the error of a node that does not know a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class OffsetChange:
-    """What a reset does to a queue: the group's offset before (None: there was none) and after."""
+    """The group's offset in a queue before a reset (None: it had no offset), and after."""
 
     topic: str
     queue_id: int
@@ -96,7 +96,7 @@ class GroupAdmin:
         )
 
     async def lag(self, group: str, topics: Sequence[str] = ()) -> list[QueueLag]:
-        """What waits for the group in each queue of `topics`; none: of the topics that it has
+        """What waits for the group in each queue of `topics`; without topics, of those that it has
         offsets of, or that its members follow. Raises UnknownGroupError, UnknownTopicError."""
         committed, followed = await self._known(group)
         names = list(topics) or sorted({*(topic for topic, _ in committed), *followed})

@@ -1,16 +1,16 @@
 """One member's part in a group, as the master assigns queues to it (docs/decisions/0036). Pure:
-what is heard and `now` in, what to do out.
+responses and `now` in, what to do out.
 
     joining ──response──▶ member ──FENCED_MEMBER, out of time──▶ all lost, joins again
                             │
       assigned, not owned ─▶ take       offsets are fetched ─▶ took       ─▶ owned, reported
       owned, not assigned ─▶ give up    the caller is done  ─▶ gave_up    ─▶ reported without it
 
-The master takes for free what was told before a report and is not in it. So a report names all
-that is read, or may be read soon, by what this member has heard; and a response counts only while
-no newer report was sent. The master counts silence from when it heard a report, which is after that
-was sent: a member that stops one session timeout after it sent the last report that was responded
-to has stopped before any of its queues is given away.
+The master takes a queue for free if it had assigned it before a report that does not name it. So a
+report names all queues that this member reads, or may read soon, by the responses that it has; and
+a response counts only while no newer report was sent. The master counts silence from when it heard
+a report, which is after that was sent: a member that stops one session timeout after it sent the
+last report that was responded to has stopped before any of its queues is given away.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -27,10 +27,10 @@ JOIN_WAIT_MS: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Todo:
-    """What a response, or the time, asks of the member: queues to begin with, to give up when no
-    message of them is in the caller's hands, and those that it must not read from now on. `take`
-    has a number for each queue, for `took`; `former` are the member's id and epoch when it
-    lost queues."""
+    """What the member has to do after a response, or at some time: `take` queues and read them,
+    `give_up` queues when no message of them is in the caller's hands, and not read the `lost` ones
+    from now on. `take` has a number for each queue, for `took`; `former` are the member's id and
+    epoch when it lost queues."""
 
     take: Mapping[Queue, int] = field(default_factory=dict)
     give_up: frozenset[Queue] = frozenset()
@@ -88,7 +88,7 @@ class GroupSession:
     def heard(
         self, number: int, sent_at: float, response: broker_pb2.GroupHeartbeatResponse
     ) -> Todo:
-        """The response to the request `number`, which was sent at `sent_at`."""
+        """Takes in the response to the request `number`, which was sent at `sent_at`."""
         if number != self.number:
             return Todo()
         self._deadline = sent_at + self.session_timeout_ms / 1e3
@@ -112,8 +112,8 @@ class GroupSession:
         return take
 
     def took(self, queues: Mapping[Queue, int]) -> frozenset[Queue]:
-        """The offsets of `queues` are known: returns those that are still to be taken, which are
-        owned from now on. One that was taken away and assigned again has another number."""
+        """The offsets of `queues` are known: those that are still to be taken are owned from now
+        on, and returned. A queue that was taken away and assigned again has another number."""
         mine = self.still_taking(queues).keys()
         for queue in mine:
             del self._taking[queue]
@@ -121,12 +121,12 @@ class GroupSession:
         return frozenset(mine)
 
     def still_taking(self, queues: Mapping[Queue, int]) -> dict[Queue, int]:
-        """Those of `queues` that are still to be taken by their numbers."""
+        """Those of `queues` that are still to be taken, under the same numbers."""
         return {queue: each for queue, each in queues.items() if self._taking.get(queue) == each}
 
     def gave_up(self, queues: Iterable[Queue]) -> Todo:
-        """The caller has nothing of `queues` any more. What was assigned again meanwhile is taken
-        again, from its committed offset."""
+        """The caller has nothing of `queues` any more. Those that were assigned again meanwhile are
+        taken again, from their committed offsets."""
         done = set(queues) & self._leaving
         self._leaving -= done
         self.owned -= done
@@ -141,8 +141,8 @@ class GroupSession:
         return todo
 
     def out_of_time(self, now: float) -> Todo:
-        """Whether the session must have ended by this member's clock. It keeps its epoch: a master
-        that still knows it assigns the queues again, another one refuses it."""
+        """If the session must have ended by this member's clock, all is lost. The member keeps its
+        epoch: a master that still knows it assigns the queues again, another one refuses it."""
         if self._deadline is None or now < self._deadline:
             return Todo()
         self._deadline = None
@@ -150,8 +150,8 @@ class GroupSession:
 
     @property
     def deadline(self) -> float | None:
-        """When it must have stopped reading, unless a response comes; None while it owns nothing by
-        the master's word."""
+        """When it must have stopped reading, unless a response comes; None while it owns
+        nothing."""
         return self._deadline
 
     def _lose_all(self) -> Todo:
@@ -171,14 +171,14 @@ class GroupSession:
 
     @property
     def settled(self) -> bool:
-        """Whether it has all that it is to have for now, and nothing to give up."""
+        """Whether it owns exactly what it is to own for now."""
         return (
             self._settled and self.owned == self.assigned and not self._taking and not self._leaving
         )
 
 
 def rows_of(queues: Collection[Queue]) -> list[broker_pb2.TopicQueues]:
-    """By topic, as messages have them."""
+    """The queues by topic, as in requests."""
     by_topic: dict[str, list[int]] = {}
     for topic, queue_id in sorted(queues):
         by_topic.setdefault(topic, []).append(queue_id)

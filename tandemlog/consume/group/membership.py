@@ -48,7 +48,7 @@ class Reading(Protocol):
     """What the member reads with."""
 
     async def starts(self, queues: Collection[Queue]) -> Mapping[Queue, int]:
-        """Where the group continues in `queues`."""
+        """The offsets at which the group continues in `queues`."""
 
     def assigned(self, starts: Mapping[Queue, int]) -> None:
         """Read these too."""
@@ -60,20 +60,20 @@ class Reading(Protocol):
         """Stop delivering; returns when the caller has nothing of them, and they are committed."""
 
     def lost(self, queues: Collection[Queue], reason: str, former: tuple[str, int]) -> None:
-        """Stop delivering. What is committed of them from now on is so by the `former` member (id
-        and epoch), and counts unless another one has owned them since."""
+        """Stop delivering. Further commits of them are in the name of the `former` member (id and
+        epoch), and count unless another one has owned them since."""
 
     async def before_join(self) -> None:
-        """Save what is done of lost queues: from the next report on another member owns them."""
+        """Save what is done of lost queues: from the next report on, others may own them."""
 
     def failed(self, error: TandemlogError) -> None:
         """The stream ends."""
 
-    def noticed(self) -> None:
-        """Something about the assignment changed."""
+    def assignment_changed(self) -> None:
+        """Called after each change of what is owned, or may be."""
 
     def caller_step(self) -> object | None:
-        """Where the caller is: something else each time it came back; None while it waits for
+        """A value that changes each time the caller comes back; None while it waits for
         messages."""
 
 
@@ -123,15 +123,16 @@ class Membership:
 
     @property
     def deadline(self) -> float | None:
-        """By the loop's clock, when nothing more may be delivered; None while nothing is owned."""
+        """The time of the loop's clock from which on nothing may be delivered; None while nothing
+        is owned."""
         return self._session.deadline
 
     @property
     def settled(self) -> bool:
-        """Whether the member has what the group's present members leave it."""
+        """Whether the member has its share among the group's present members."""
         return self._session.settled
 
-    def follow(self, topics: Collection[str]) -> None:
+    def set_topics(self, topics: Collection[str]) -> None:
         """The subscription, if that changed."""
         wanted = tuple(sorted(topics))
         if wanted != self._session.topics:
@@ -139,13 +140,14 @@ class Membership:
             self._report_now()
 
     def check(self) -> None:
-        """Ask the master at once: it said something that this member did not know. Also ends what
+        """Ask the master at once: it refused what this member believed to own. Also gives up what
         is out of time."""
-        self._do(self._session.out_of_time(self._now()), "its session timed out")
+        self._apply(self._session.out_of_time(self._now()), "its session timed out")
         self._report_now()
 
     def caller_is_here(self) -> bool:
-        """A member that left because its caller was stuck joins again; whether it had left."""
+        """A member that left because its caller was stuck joins again. Returns whether it had
+        left."""
         had_left = not self._present.is_set()
         self._caller_since = self._now()
         if had_left:
@@ -182,7 +184,7 @@ class Membership:
             if not isinstance(error, TandemlogError):
                 logger.exception("a member of a group failed")
                 error = TandemlogError(f"the client failed: {error!r}")
-            self._do(self._session.fenced(_new_id()), str(error))
+            self._apply(self._session.fenced(_new_id()), str(error))
             self._reading.failed(error)
             if not self.joined.done():
                 self.joined.set_exception(error.copy())
@@ -199,7 +201,7 @@ class Membership:
                 response = await self._interruptible(request)
             except FencedMemberError as error:
                 logger.warning("member of group %s joins again: %s", self._session.group, error)
-                self._do(self._session.fenced(_new_id()), str(error))
+                self._apply(self._session.fenced(_new_id()), str(error))
                 wait, failures = False, failures + 1
                 await asyncio.sleep(_backoff_s(failures))
                 continue
@@ -218,7 +220,7 @@ class Membership:
                 continue
             todo = self._session.heard(request.number, sent_at, response)
             changed = bool(todo.take or todo.give_up)
-            self._do(todo, "")
+            self._apply(todo, "")
             if self._session.is_member and not self.joined.done():
                 self.joined.set_result(None)
             wait = not changed
@@ -230,7 +232,7 @@ class Membership:
     async def _interruptible(
         self, request: broker_pb2.GroupHeartbeatRequest
     ) -> broker_pb2.GroupHeartbeatResponse | None:
-        """None if a change at this end interrupted it."""
+        """The response; None if a change at this end interrupted the call."""
         silence_ms = min(
             self._connection.options.request_timeout_ms,
             max(self._session.session_timeout_ms // 3, 500),
@@ -279,7 +281,7 @@ class Membership:
             self._kicked = True
             self._call.cancel()
 
-    def _do(self, todo: Todo, reason: str) -> None:
+    def _apply(self, todo: Todo, reason: str) -> None:
         if todo.lost or not self._session.is_member:
             for task in self._moves:
                 task.cancel()
@@ -289,7 +291,7 @@ class Membership:
             self._move(self._give_up(part))
         if todo.take:
             self._move(self._take(todo.take))
-        self._reading.noticed()
+        self._reading.assignment_changed()
 
     def _move(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(self._guard(work), name="tandemlog-move")
@@ -314,34 +316,34 @@ class Membership:
         mine = self._session.took({queue: queues[queue] for queue in starts})
         if mine:
             self._reading.assigned({queue: starts[queue] for queue in mine})
-        self._reading.noticed()
+        self._reading.assignment_changed()
         self._report_now()
 
     async def _give_up(self, queues: Collection[Queue]) -> None:
         await self._reading.give_up(queues)
-        self._do(self._session.gave_up(queues), "")
+        self._apply(self._session.gave_up(queues), "")
         self._report_now()
 
     async def _watch(self) -> None:
-        """Ends what is out of time, and leaves the group if the caller does not come back."""
+        """Gives up what is out of time, and leaves the group if the caller does not come back."""
         step_s = min(self._max_poll_s / 20, self._session.session_timeout_ms / 1e4)
         seen: object | None = None
         while True:
             now, deadline = self._now(), self._session.deadline
             await asyncio.sleep(step_s if deadline is None else max(0, min(step_s, deadline - now)))
             now = self._now()
-            self._do_if(self._session.out_of_time(now), "its session timed out")
+            self._apply_lost(self._session.out_of_time(now), "its session timed out")
             at = self._reading.caller_step()
             if at is None and not self._present.is_set():
-                self.caller_is_here()  # it had nothing that was lost, so it does not come to ask
+                self.caller_is_here()  # it lost nothing, so it waits for messages without asking
             if at is None or at != seen or not self.joined.done():
                 seen, self._caller_since = at, now
             elif now - self._caller_since >= self._max_poll_s and self._present.is_set():
                 await self._leave_for_the_caller()
 
-    def _do_if(self, todo: Todo, reason: str) -> None:
+    def _apply_lost(self, todo: Todo, reason: str) -> None:
         if todo.lost:
-            self._do(todo, reason)
+            self._apply(todo, reason)
             self._report_now()
 
     async def _leave_for_the_caller(self) -> None:
@@ -350,7 +352,7 @@ class Membership:
         self._present.clear()
         self._report_now()
         goodbye = self._session.goodbye()
-        self._do(self._session.fenced(_new_id()), reason)
+        self._apply(self._session.fenced(_new_id()), reason)
         with contextlib.suppress(TandemlogError, TimeoutError):
             async with asyncio.timeout(_GOODBYE_MS / 1e3):
                 await self._ask(goodbye, _GOODBYE_MS)

@@ -1,10 +1,11 @@
-"""What a node's answer about a queue means, and when something that a node lacks is lost.
+"""What a node's answer about a queue means, and when messages that a node lacks are lost.
 
     THERE    the node has it: continue
     BEHIND   its queue ends before: not yet. A slave may be behind, so this says nothing of the
              cluster; only its master may say that no node has it
-    GONE     it has it no more, or a hole there. Another node may keep older files, or have a whole
-             copy: lost once every node that may be read from lacks it, or after a while the master
+    GONE     it does not have it any more, or has a hole there. Another node may keep older files,
+             or have a whole copy: the message is lost once every node that may be read from lacks
+             it, or after a while if the master does
 
 Only the master of the newest known epoch may decide that (Topology.authority). While it is away
 nothing counts as lost: a reader waits. Pure: no I/O, no clock.
@@ -33,17 +34,19 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What a node said of an offset; the node continues at `following`, its queue holds
+class Verdict:
+    """What a node's answer says of an offset: the node continues at `next_offset`, its queue holds
     `min_offset`..`max_offset`."""
 
     kind: Kind
-    following: int
+    next_offset: int
     min_offset: int
     max_offset: int
 
 
-def judge(batch: ReceivedBatch, offset: int, *, wanted: int | None = None, filtered: bool) -> Said:
+def judge(
+    batch: ReceivedBatch, offset: int, *, wanted: int | None = None, filtered: bool
+) -> Verdict:
     """What an answer says of `offset`. `wanted`: messages up to there are known to be in the
     cluster. `filtered`: records may be left out."""
     following = max(batch.next_offset, offset)
@@ -59,39 +62,39 @@ def judge(batch: ReceivedBatch, offset: int, *, wanted: int | None = None, filte
         kind, following = Kind.GONE, batch[0].queue_offset
     if kind is Kind.GONE:
         following = max(following, offset + 1)
-    return Said(kind, following, batch.min_offset, batch.max_offset)
+    return Verdict(kind, following, batch.min_offset, batch.max_offset)
 
 
-def take(
+def accept(
     batch: ReceivedBatch,
     offset: int,
     *,
     end: int | None = None,
     of_log: int | None = None,
     filtered: bool,
-) -> tuple[ReceivedBatch | None, Said]:
-    """What of an answer for `offset` counts, and what it says (see `judge`): the messages before
-    `end`, and without a filter those before the first that is missing, with which the next answer
-    begins. None if the queue does not move. From `of_log` on the node has messages that are not of
-    the cluster's log: there it is behind."""
+) -> tuple[ReceivedBatch | None, Verdict]:
+    """The messages of an answer for `offset` that count, and what it says (see `judge`). Those
+    before `end` count, and without a filter those before the first that is missing: the next answer
+    begins with that. None if the queue does not move. From `of_log` on the node has messages that
+    are not of the cluster's log: there it is behind."""
     if of_log is not None:
         batch = batch.before(of_log)
-    said = judge(batch, offset, wanted=end, filtered=filtered)
-    gone = said.kind is Kind.GONE
+    verdict = judge(batch, offset, wanted=end, filtered=filtered)
+    is_gone = verdict.kind is Kind.GONE
     if of_log is not None:
-        said = replace(said, kind=Kind.BEHIND)
-    following = said.following if end is None else min(said.following, end)
-    if gone or following <= offset:
-        return None, said
+        verdict = replace(verdict, kind=Kind.BEHIND)
+    following = verdict.next_offset if end is None else min(verdict.next_offset, end)
+    if is_gone or following <= offset:
+        return None, verdict
     if not filtered and _has_holes(batch, offset):
         expected = range(offset, offset + len(batch))
-        numbered = zip(expected, batch.queue_offsets, strict=True)
-        hole = next((wanted for wanted, found in numbered if wanted != found), expected.stop)
+        pairs = zip(expected, batch.queue_offsets, strict=True)
+        hole = next((wanted for wanted, actual in pairs if wanted != actual), expected.stop)
         following = min(following, hole)
     if batch.next_offset == following:
-        return batch, said
+        return batch, verdict
     cut = len(batch) and batch.next_offset > following
-    return batch.before(following) if cut else replace(batch, next_offset=following), said
+    return batch.before(following) if cut else replace(batch, next_offset=following), verdict
 
 
 def _has_holes(batch: ReceivedBatch, offset: int) -> bool:
@@ -99,43 +102,43 @@ def _has_holes(batch: ReceivedBatch, offset: int) -> bool:
     return 0 < len(batch) != batch.next_offset - offset
 
 
-class Doubts(Generic[QueueT]):
-    """What the nodes said of the offset at which each queue stands."""
+class Verdicts(Generic[QueueT]):
+    """By queue, what the nodes said of its next offset."""
 
     def __init__(self) -> None:
-        self._said: dict[QueueT, dict[str, Said]] = {}
+        self._verdicts: dict[QueueT, dict[str, Verdict]] = {}
         self._since: dict[QueueT, float] = {}
 
-    def note(self, queue: QueueT, endpoint: str, said: Said, now: float) -> None:
+    def note(self, queue: QueueT, endpoint: str, verdict: Verdict, now: float) -> None:
         """The node at `endpoint` does not have the queue's next message."""
-        self._said.setdefault(queue, {})[endpoint] = said
+        self._verdicts.setdefault(queue, {})[endpoint] = verdict
         self._since.setdefault(queue, now)
 
-    def settle(self, queue: QueueT) -> None:
+    def clear(self, queue: QueueT) -> None:
         """The queue continues."""
-        self._said.pop(queue, None)
+        self._verdicts.pop(queue, None)
         self._since.pop(queue, None)
 
     def seconds(self, queue: QueueT, now: float) -> float:
-        """For how long the queue has stood."""
+        """For how long the queue has not moved."""
         return now - self._since.get(queue, now)
 
-    def again(self, queue: QueueT, now: float) -> None:
+    def start_over(self, queue: QueueT, now: float) -> None:
         """The master has the message: the nodes that lack it get their time again."""
         self._since[queue] = now
 
-    def said_by(self, queue: QueueT, endpoint: str) -> Said | None:
-        return self._said.get(queue, {}).get(endpoint)
+    def of(self, queue: QueueT, endpoint: str) -> Verdict | None:
+        return self._verdicts.get(queue, {}).get(endpoint)
 
     def is_behind(self, queue: QueueT) -> bool:
         """Whether no node says more than that its queue ends before."""
-        return all(each.kind is Kind.BEHIND for each in self._said.get(queue, {}).values())
+        return all(each.kind is Kind.BEHIND for each in self._verdicts.get(queue, {}).values())
 
-    def gone(self, queue: QueueT, must_say: Collection[str] | None) -> Said | None:
-        """The messages before `following` are in none of the nodes `must_say`; None while they may
-        be. None for `must_say`: no node that knows can be asked."""
-        said = self._said.get(queue, {})
-        if not must_say or not said.keys() >= set(must_say):
+    def lost(self, queue: QueueT, deciders: Collection[str] | None) -> Verdict | None:
+        """What says that none of the nodes `deciders` has the messages before its `next_offset`;
+        None while one may have them. None for `deciders`: no node that knows can be asked."""
+        verdicts = self._verdicts.get(queue, {})
+        if not deciders or not verdicts.keys() >= set(deciders):
             return None
-        found = [each for each in said.values() if each.kind is Kind.GONE]
-        return min(found, key=lambda each: each.following) if found else None
+        gone = [each for each in verdicts.values() if each.kind is Kind.GONE]
+        return min(gone, key=lambda each: each.next_offset, default=None)

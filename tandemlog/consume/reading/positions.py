@@ -1,16 +1,13 @@
-"""Where a consumer begins, and how far it has come.
+"""Where queues begin and end, what a group has committed, and where a reader starts.
 
-Only the cluster knows where queues begin and end, so the master is asked, whichever node is read.
-
-fetched    asked for and in the buffer
-delivered  handed to the caller: what a commit by hand saves
-done       the caller came back for more: what the automatic commit saves, so that a message
-           whose handling was cut short comes again
+Only the cluster knows that, so the master is asked, whichever node is read.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
+from operator import attrgetter
 from typing import Any, Final
 
 from ...cluster.answer_errors import error_from
@@ -112,17 +109,17 @@ class Positions:
             "asking for topics",
             lambda node: self._topics_of(node, names, of_master=True),
         )
-        known: dict[str, admin_pb2.Topic] = {}
-        for each in (topic for answer in answers for topic in answer):
-            best = known.get(each.name)
+        topics: dict[str, admin_pb2.Topic] = {}
+        for each in chain.from_iterable(answers):
+            best = topics.get(each.name)
             if best is None or each.read_queues > best.read_queues:
-                known[each.name] = each
-        missing = set(names) - set(known)
+                topics[each.name] = each
+        missing = set(names) - set(topics)
         if missing:
             raise unknown_topics(missing)
         if names:
             await self._wait_for_topics(names)
-        return [known[name] for name in sorted(known)]
+        return [topics[name] for name in sorted(topics)]
 
     async def _wait_for_topics(self, names: Sequence[str]) -> None:
         """Until the node that is read from knows them too."""
@@ -139,18 +136,18 @@ class Positions:
         return await self._reader.ask(lambda node: self._ranges_of(node, topics))
 
     async def held(self, topics: Sequence[str] = ()) -> tuple[dict[Queue, QueueRange], bool]:
-        """What the cluster's queues hold, and whether that comes from the master: without one it is
-        what the nodes that respond hold together, and there may be more."""
+        """What the cluster's queues hold, and whether the master says so: without one it is what
+        the nodes that respond hold together, and there may be more."""
         answers, sure = await self._questions.ask(
             lambda node: self._ranges_of(node, topics),
             "asking what the queues hold",
             lambda node: self._ranges_of(node, topics, of_master=True),
         )
-        found: dict[Queue, QueueRange] = {}
-        for each in (one for answer in answers for one in answer):
+        ranges: dict[Queue, QueueRange] = {}
+        for each in chain.from_iterable(answers):
             queue = each.topic, each.queue_id
-            found[queue] = each if queue not in found else found[queue].with_more(each)
-        return found, sure
+            ranges[queue] = each if queue not in ranges else ranges[queue].with_more(each)
+        return ranges, sure
 
     async def check(
         self, positions: Mapping[Queue, int], history: LogHistory | None, wait_ms: int = 0
@@ -162,7 +159,7 @@ class Positions:
         )
 
     async def held_by_master(self, topics: Sequence[str]) -> dict[Queue, QueueRange] | None:
-        """The same by the master's word; None if there is none to ask now."""
+        """As `held`, by the master's word alone; None if there is no master to ask now."""
         try:
             ranges = await self._questions.ask_master(
                 lambda node: self._ranges_of(node, topics, of_master=True)
@@ -183,7 +180,7 @@ class Positions:
     async def _ranges_of(
         self, node: Node, topics: Sequence[str], *, of_master: bool = False
     ) -> list[QueueRange]:
-        found: list[broker_pb2.QueueRange] = []
+        rows: list[broker_pb2.QueueRange] = []
         for names in in_parts(topics, MAX_NAMES) or [()]:
 
             async def ask(page: str, names: Sequence[str] = names) -> str:
@@ -191,24 +188,22 @@ class Positions:
                     topics=names, page=page, of_master=of_master
                 )
                 answer = await node.ask(node.broker.QueueRanges, request, self.timeout_ms)
-                found.extend(answer.ranges)
+                rows.extend(answer.ranges)
                 return answer.next_page
 
             await every_page(ask)
-        return sorted(
-            (
-                QueueRange(
-                    each.topic,
-                    each.queue_id,
-                    each.min_offset,
-                    each.max_offset,
-                    each.min_timestamp,
-                    each.max_timestamp,
-                )
-                for each in found
-            ),
-            key=lambda each: (each.topic, each.queue_id),
-        )
+        ranges = [
+            QueueRange(
+                each.topic,
+                each.queue_id,
+                each.min_offset,
+                each.max_offset,
+                each.min_timestamp,
+                each.max_timestamp,
+            )
+            for each in rows
+        ]
+        return sorted(ranges, key=attrgetter("topic", "queue_id"))
 
     async def _search_of(
         self,
@@ -251,7 +246,7 @@ class Positions:
 
     async def committed(self, group: str, topics: Sequence[str] = ()) -> dict[Queue, int]:
         """The group's committed offsets, as the master knows them, by queue."""
-        found: dict[Queue, int] = {}
+        offsets: dict[Queue, int] = {}
         for names in in_parts(topics, MAX_NAMES) or [()]:
 
             async def ask(page: str, names: Sequence[str] = names) -> str:
@@ -260,11 +255,11 @@ class Positions:
                     lambda node: node.ask(node.broker.FetchOffsets, request, self.timeout_ms)
                 )
                 for each in answer.offsets:
-                    found[each.topic, each.queue_id] = each.queue_offset
+                    offsets[each.topic, each.queue_id] = each.queue_offset
                 return answer.next_page
 
             await every_page(ask)
-        return found
+        return offsets
 
     async def commit(
         self,
@@ -275,9 +270,9 @@ class Positions:
     ) -> None:
         """Saves offsets for the group at the master, as its `member` (id and epoch) if that is
         given; a repetition does no harm. `log_term`: of the log that they were read from. Raises
-        FencedMemberError for queues that the member does not own, GroupHasMembersError without one
-        for queues that a member owns, and OffsetOutOfRangeError for messages that the queue does
-        not have: LogCutError if it had them."""
+        FencedMemberError for queues that the member does not own, GroupHasMembersError if no member
+        is given for queues that a member owns, and OffsetOutOfRangeError for messages that the
+        queue does not have: LogCutError if it had them."""
         refused: list[Queue] = []
         failed: FencedMemberError | OffsetOutOfRangeError | None = None
         for part in in_parts(list(offsets.items()), MAX_ROWS):

@@ -4,10 +4,10 @@
                                                                      │
                                   Pulled: by place, a ReceivedBatch ◀┘
 
-Records of another queue, or from before the place, would be delivered as what they are not. So of
-an answer that does not fit what was asked nothing counts, and it says nothing of what is lost: the
-node is left, and another one asked. Only the first and the last record of a part are looked at,
-which costs a few microseconds: the node has compared the queue id and offset of each with its queue
+Records of another queue, or from before the place, would be delivered as what they are not. So an
+answer that does not fit what was asked does not count at all, nor does it say that messages are
+lost: another node is asked instead. Only the first and the last record of a part are checked, which
+costs a few microseconds: the node has compared the queue id and offset of each with its queue
 (storage/reads/record_copy.py). An older node may not have compared the topics. One wrong topic may
 be a bit that flipped on its disk, and does not stop a reader; two are another queue.
 """
@@ -34,8 +34,8 @@ _STATUS: Final = {number: name for name, number in broker_pb2.PullStatus.items()
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """The answer of `node`: a batch for each place it names, by its index. `log_term`: epoch and id
-    of the newest term of its log, zeros if it does not say."""
+    """The answer of `node`: a batch for each place in it, by the index of the place. `log_term`:
+    epoch and id of the newest term of its log, zeros if it does not say."""
 
     node: Node
     parts: tuple[tuple[int, ReceivedBatch], ...]
@@ -60,8 +60,8 @@ async def pull(
     group: str = "",
 ) -> Pulled:
     """Messages from these places on, by whichever wire the node offers; `timeout_ms` is added to
-    the wait for the first one. Raises what the call ends with, and UnreadableError for an answer to
-    something else."""
+    the wait for the first one. Raises the error of the call, and UnreadableError for an answer that
+    does not fit."""
     request = broker_pb2.PullRequest(
         positions=[
             broker_pb2.QueuePosition(topic=topic, queue_id=queue_id, queue_offset=offset)
@@ -83,13 +83,13 @@ def checked_parts(
     answer: PullAnswer, places: Sequence[Place], endpoint: str
 ) -> tuple[tuple[int, ReceivedBatch], ...]:
     """The parts of an answer by the index of their place. Raises UnreadableError."""
-    found: dict[int, ReceivedBatch] = {}
+    batches: dict[int, ReceivedBatch] = {}
     for part in answer.parts:
         index = part.head.position_index
-        if not 0 <= index < len(places) or index in found:
+        if not 0 <= index < len(places) or index in batches:
             _refuse(endpoint, f"place {index} of {len(places)}")
-        found[index] = _batch(part, places[index], answer, endpoint)
-    return tuple(found.items())
+        batches[index] = _batch(part, places[index], answer, endpoint)
+    return tuple(batches.items())
 
 
 def _batch(part: PullPart, place: Place, answer: PullAnswer, endpoint: str) -> ReceivedBatch:
@@ -113,10 +113,10 @@ def _batch(part: PullPart, place: Place, answer: PullAnswer, endpoint: str) -> R
     )
     if not head.count or _fits(batch, offset):
         return batch
-    if not any(_has_a_place_of_its_own(batch[index]) for index in (0, len(batch) - 1)):
+    if not any(_may_belong_elsewhere(batch[index]) for index in (0, len(batch) - 1)):
         _, other, number, at = place_at(batch.records, 0)
-        said = f"{other.decode(errors='replace')}/{number} at {at}..{head.next_offset}"
-        _refuse(endpoint, f"{said}, not of {topic}/{queue_id} at {offset}")
+        records = f"{other.decode(errors='replace')}/{number} at {at}..{head.next_offset}"
+        _refuse(endpoint, f"{records}, not of {topic}/{queue_id} at {offset}")
     return batch
 
 
@@ -139,8 +139,8 @@ def _fits(batch: ReceivedBatch, offset: int) -> bool:
     )
 
 
-def _has_a_place_of_its_own(message: ReceivedMessage) -> bool:
-    """Whether the record names further queues, or cannot be decoded: who reads it is told so."""
+def _may_belong_elsewhere(message: ReceivedMessage) -> bool:
+    """Whether the record names further queues, or cannot be decoded, which its reader will see."""
     try:
         return MULTI_DISPATCH in message.properties
     except BadRecordError:

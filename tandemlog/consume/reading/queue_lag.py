@@ -32,9 +32,9 @@ def wall_clock_ms() -> int:
 
 @dataclass(frozen=True, slots=True)
 class QueueLag:
-    """What waits in a queue. `committed`: the offset from which it is counted, of a group or of a
-    running stream; None if there is none, then all that the queue holds waits. `end`: one past the
-    last message. `seconds`: how long the oldest of the waiting `messages` has been stored."""
+    """What waits in a queue. `committed`: the offset of a group, or of a running stream, from which
+    `messages` counts; None without one, then everything in the queue waits. `end`: one past the
+    last message. `seconds`: how long the oldest of the waiting messages has been stored."""
 
     topic: str
     queue_id: int
@@ -67,7 +67,7 @@ class Lags:
         }
         times = await self._store_times(waiting)
         now = self._now_ms()
-        found = {}
+        lags = {}
         for queue, offset in offsets.items():
             end = end_of(held.get(queue))
             messages = end - waiting[queue] if queue in waiting else 0
@@ -75,41 +75,42 @@ class Lags:
             if queue in waiting and queue not in times:
                 stored = held[queue].min_timestamp
             seconds = max(0, now - stored) / 1000 if messages else 0.0
-            found[queue] = QueueLag(*queue, offset, end, messages, seconds)
-        return found
+            lags[queue] = QueueLag(*queue, offset, end, messages, seconds)
+        return lags
 
     async def _store_times(self, waiting: Mapping[Queue, int]) -> dict[Queue, int]:
         """By queue, the store time (ms) of the first message at its offset or behind."""
         times: dict[Queue, int] = {}
-        left = dict(waiting)
-        while left:
-            asked = list(left.items())[:MAX_POSITIONS]
+        unanswered = dict(waiting)
+        while unanswered:
+            asked = list(unanswered.items())[:MAX_POSITIONS]
 
             def ask(node: Node, asked: list[Place] = asked) -> Awaitable[Pulled]:
                 return pull(node, asked, self._timeout_ms, max_messages=1, max_bytes=_SAMPLE_BYTES)
 
             answers, _ = await self._questions.ask(ask, "looking for the oldest message that waits")
-            if not self._note(answers, left, times):
+            if not self._note(answers, unanswered, times):
                 return times
         return times
 
     @staticmethod
-    def _note(answers: list[Pulled], left: dict[Queue, int], times: dict[Queue, int]) -> bool:
-        """Moves what the answers tell from `left` to `times`; False if they tell nothing more."""
+    def _note(answers: list[Pulled], unanswered: dict[Queue, int], times: dict[Queue, int]) -> bool:
+        """Moves queues whose store time is in the answers from `unanswered` to `times`; False if
+        the answers say nothing new."""
         moved = False
         for _, batch in (part for answer in answers for part in answer.parts):
-            queue = batch.topic, batch.queue_id
-            if queue not in left:
+            queue = batch.queue
+            if queue not in unanswered:
                 continue
             if len(batch):
                 times[queue] = batch.store_timestamp(0)
-                del left[queue]
+                del unanswered[queue]
                 moved = True
-            elif batch.next_offset > left[queue]:
-                left[queue] = batch.next_offset
+            elif batch.next_offset > unanswered[queue]:
+                unanswered[queue] = batch.next_offset
                 moved = True
-            if queue in left and left[queue] >= batch.max_offset:
-                del left[queue]
+            if queue in unanswered and unanswered[queue] >= batch.max_offset:
+                del unanswered[queue]
         return moved
 
 

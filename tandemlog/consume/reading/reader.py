@@ -5,7 +5,7 @@
     ANY      the master, or a slave while the last response said that the reader is far behind;
              any node that is left when one goes away
 
-    of many readers that read at once, the tasks of a job, each begins with another node:
+    Many readers at once, the tasks of a job, each begin with another node:
 
     SLAVE    the slaves in turn; the master where no slave answers
     ANY      all nodes in turn
@@ -31,20 +31,19 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class NodeOrder:
-    """See the module. Pure. `turn`: the number of a reader among many; None: one that reads for
-    itself."""
+    """See the module. Pure. `turn`: the number of a reader among many; None for a single one."""
 
     read_from: ReadFrom
     turn: int | None = None
 
     @property
     def role(self) -> str:
-        """Of the nodes that may be asked."""
+        """The role of the nodes that may be asked, for errors."""
         alone = self.read_from is ReadFrom.SLAVE and self.turn is None
         return self.read_from.value if alone or self.read_from is ReadFrom.MASTER else "node"
 
     def nodes(self, topology: Topology, *, prefer_slave: bool = False) -> list[NodeInfo]:
-        """Whom to ask, best first."""
+        """The nodes to ask, best first."""
         if self.turn is None or self.read_from is ReadFrom.MASTER:
             return topology.candidates(self.read_from, prefer_slave=prefer_slave)
         masters = topology.candidates(ReadFrom.MASTER)
@@ -53,10 +52,10 @@ class NodeOrder:
             return _turned(masters + slaves, self.turn)
         return _turned(slaves, self.turn) + masters
 
-    def who_must_say(self, topology: Topology, *, patient: bool = True) -> frozenset[str] | None:
-        """The endpoints of all nodes that may have what a node lacks: those that can be read now,
-        the master among them unless only slaves are read. None while that master is not there. When
-        `patient` is false, the master alone decides: some node may never respond."""
+    def deciders(self, topology: Topology, *, patient: bool = True) -> frozenset[str] | None:
+        """The endpoints of the nodes that together decide whether messages are lost: all that can
+        be read now, the master among them unless only slaves are read. None while that master is
+        not there. If not `patient`, the master alone decides: some node may never respond."""
         if self.read_from is not ReadFrom.SLAVE or self.turn is not None:
             if topology.authority is None:
                 return None
@@ -108,7 +107,7 @@ class Reader:
         topology = await self.connection.current_topology()
         untried = self._untried(topology)
         if not untried:
-            # Everyone was tried: who is there now may be others, or the same in a better state.
+            # All were tried: by now there may be others, or the same in a better state.
             self._failed.clear()
             topology = await self.connection.refresh()
             untried = self._untried(topology)
@@ -119,22 +118,22 @@ class Reader:
         return self._current
 
     def _untried(self, topology: Topology) -> list[NodeInfo]:
-        found = self.order.nodes(topology, prefer_slave=self._prefer_slave)
-        return [each for each in found if each.endpoint not in self._failed]
+        nodes = self.order.nodes(topology, prefer_slave=self._prefer_slave)
+        return [each for each in nodes if each.endpoint not in self._failed]
 
     async def node_named(self, node_id: str) -> Node:
-        """The node with that id, or the one that is read from for an empty one. Raises
+        """The node with that id; without an id, the one that is read from. Raises
         InvalidArgumentError if the cluster has no such node, NoNodeError."""
         if not node_id:
             return await self.node()
-        known = {each.node_id: each for each in (await self.connection.refresh()).nodes}
-        if node_id not in known or not known[node_id].endpoint:
+        nodes = {each.node_id: each for each in (await self.connection.refresh()).nodes}
+        if node_id not in nodes or not nodes[node_id].endpoint:
             raise InvalidArgumentError(
                 f"there is no node {node_id!r} that can be asked; there are: "
-                f"{', '.join(sorted(known))}",
+                f"{', '.join(sorted(nodes))}",
                 field="node_id",
             )
-        return self.connection.node(known[node_id].endpoint)
+        return self.connection.node(nodes[node_id].endpoint)
 
     def leave(self, node: Node, reason: str) -> None:
         """`node` failed or is behind: the next read goes to another one."""
@@ -144,7 +143,7 @@ class Reader:
             self._current = None
 
     def hint(self, suggest_slave: bool) -> None:
-        """What the last answer suggested; counts for ANY only."""
+        """Follow the suggestion of the last answer, for ANY."""
         if self.order.read_from is ReadFrom.ANY and suggest_slave != self._prefer_slave:
             self._prefer_slave = suggest_slave
             self._current = None

@@ -1,18 +1,18 @@
 """How far spans of queues are read, and in which order their messages continue.
 
     asked for    span 0  #####....    span 1  ##........    span 2  ..........
-    handed on    span 0, all of it, then span 1, then span 2
+    handed on    all of span 0, then span 1, then span 2
 
 Nodes are asked for several spans at once, and messages of a later span that arrive before its turn
 are held back, `hold_bytes` at most. So their order depends only on the offsets: not on the size of
 a response, nor on which node sent it and how far that node was. Spark's exactly-once writer relies
 on this.
 
-lost_messages.py decides what a response means: a node that is behind must be asked again, or another one;
-messages are lost when every node that may have them lacks them. A message that is damaged on one
-node is asked of the others: only one that no node has whole is lost. So the bodies' CRCs are
-checked here, before a message counts as read. The spans are of one log (log_watch.py): where that
-was cut, they end. No I/O and no clock.
+lost_messages.py decides what a response means: a node that is behind must be asked again, or
+another one; messages are lost when every node that may have them lacks them. Where a message is
+damaged on one node, the others are asked for it: it is lost only if no node has it whole. So the
+bodies' CRCs are checked here, before a message counts as read. The spans are of one log
+(log_watch.py): where that was cut, they end. No I/O and no clock.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -25,8 +25,8 @@ import numpy as np
 from ...errors import NodeUnavailableError
 from ...format.columns.crcs import first_bad_crc
 from ..received.received_batch import ReceivedBatch
-from .log_watch import Standing
-from .lost_messages import Doubts, Kind, Said, take
+from .log_watch import TurnOffsets
+from .lost_messages import Kind, Verdict, Verdicts, accept
 from .positions import Queue
 from .pulls import Place
 
@@ -34,8 +34,8 @@ _AT_ONCE: Final = 1_000
 """Queues of one request: a node takes a few times as many."""
 
 OnLoss = Callable[[str, bool], None]
-"""Called with what is said of messages that are lost, and whether they are there but damaged;
-reading continues behind them unless it raises."""
+"""Called with a text about messages that are lost, and whether they are there but damaged; reading
+continues behind them unless it raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class QueueSpan:
 
 
 @dataclass(slots=True)
-class _Reading:
+class _Span:
     number: int
     queue: Queue
     position: int
@@ -82,8 +82,8 @@ class _Reading:
 
 
 class SpanProgress:
-    """See the module. `filtered`: nodes leave messages of other tags out. `verify_crc`: a body that
-    is not the one that was sent is damage, not a message."""
+    """See the module. `filtered`: nodes leave messages of other tags out. `verify_crc`: a message
+    whose body has another CRC than the one that was sent counts as damaged."""
 
     def __init__(
         self,
@@ -98,27 +98,27 @@ class SpanProgress:
         self._on_loss = on_loss
         self._hold_bytes = hold_bytes
         self._verify_crc = verify_crc
-        self._doubts: Doubts[int] = Doubts()
+        self._verdicts: Verdicts[int] = Verdicts()
         # in order
         self._open = [
-            _Reading(number, span.queue, span.start, span.end)
+            _Span(number, span.queue, span.start, span.end)
             for number, span in enumerate(spans)
             if span.count > 0
         ]
-        self._asked: list[_Reading] = []
+        self._asked: list[_Span] = []
 
     @property
     def done(self) -> bool:
         return not self._open
 
-    def _next(self) -> list[_Reading]:
-        """What is read next: the first span alone while much is held behind it."""
+    def _next(self) -> list[_Span]:
+        """The spans to read next: the first one alone while much is held back behind it."""
         unfinished = (each for each in self._open if not each.finished)
         held = sum(len(batch.records) for each in self._open for batch in each.held)
         return list(islice(unfinished, 1 if held >= self._hold_bytes else _AT_ONCE))
 
     def places(self) -> list[Place]:
-        """What to ask for next; `take` gets the answer to it."""
+        """What to ask for next; `accept` gets the answer to it."""
         self._asked = self._next()
         return [(each.queue, each.position) for each in self._asked]
 
@@ -128,8 +128,8 @@ class SpanProgress:
         return max((each.end - each.position for each in self._asked), default=0)
 
     @property
-    def standing(self) -> Standing:
-        """By queue, up to where the log must be the one that the spans are of."""
+    def positions(self) -> TurnOffsets:
+        """By queue, the offset below which the log must be the one that the spans are of."""
         ends: dict[Queue, tuple[int, int]] = {}
         for each in self._open:
             if not each.finished:
@@ -145,64 +145,65 @@ class SpanProgress:
                 self._on_loss(f"{text}, which was cut: other ones may have their offsets", False)
                 each.end = end
 
-    def take(
+    def accept(
         self,
         parts: Iterable[tuple[int, ReceivedBatch]],
         endpoint: str,
-        must_say: Collection[str] | None,
+        deciders: Collection[str] | None,
         ends: Mapping[Queue, int] | None = None,
     ) -> bool:
-        """The answer of the node at `endpoint` to `places`; whether anything moved. `must_say` are
-        the endpoints of the nodes that may have what this one lacks, None if no node that knows can
-        be asked. `ends`: see LogWatch.ends_of."""
+        """Takes in the answer of the node at `endpoint` to `places`; returns whether anything
+        moved. `deciders` are the endpoints of the nodes that may have what this one lacks, None if
+        no node that knows can be asked. `ends`: see LogWatch.ends_of."""
         moved = False
         for index, batch in parts:
-            reading = self._asked[index]
-            before = reading.position
-            if reading.finished:
+            span = self._asked[index]
+            before = span.position
+            if span.finished:
                 continue  # the log was cut meanwhile
-            self._one(reading, batch, endpoint, (ends or {}).get(reading.queue))
-            gone = self._doubts.gone(reading.number, must_say)
-            if gone is not None:
-                self._lost(reading, gone)
-            moved = moved or reading.position > before
+            self._accept_part(span, batch, endpoint, (ends or {}).get(span.queue))
+            lost = self._verdicts.lost(span.number, deciders)
+            if lost is not None:
+                self._lost(span, lost)
+            moved = moved or span.position > before
         return moved
 
-    def ready(self) -> list[ReceivedBatch]:
-        """The messages that have their turn, once."""
-        found: list[ReceivedBatch] = []
+    def pop_ready(self) -> list[ReceivedBatch]:
+        """The messages whose turn it is; each is returned once."""
+        batches: list[ReceivedBatch] = []
         while self._open:
             first = self._open[0]
-            found += first.held
+            batches += first.held
             first.held = []
             if not first.finished:
                 break
             del self._open[0]
-        return found
+        return batches
 
     def __str__(self) -> str:
         return ", ".join(str(each) for each in self._open[:5])
 
     def has_heard(self, endpoint: str) -> bool:
         """Whether that node has said that it lacks what is asked for."""
-        return all(self._doubts.said_by(each.number, endpoint) for each in self._next())
+        return all(self._verdicts.of(each.number, endpoint) for each in self._next())
 
     def give_up(self, reason: str, master: str | None, ends: Mapping[Queue, int] | None) -> None:
         """Nothing has moved for long, so the master alone decides. Messages that it does not have
-        were cut off, or are no longer there: they are lost, and skipped. `ends` are those of the
-        queues by its word, None if it does not know them now: what it sends may end before what its
-        log has. Raises NodeUnavailableError if the master does not respond, or has the messages."""
+        were cut off, or are no longer there: they are lost, and skipped. `ends`: where the queues
+        end by the master's word, None if it does not know that now: its answers may end before its
+        log does. Raises NodeUnavailableError without a response of the master, or if it has the
+        messages."""
         for each in self._next():
-            said = self._doubts.said_by(each.number, master) if master is not None else None
-            if said is None or (said.kind is not Kind.GONE and ends is None):
+            verdict = self._verdicts.of(each.number, master) if master is not None else None
+            if verdict is None or (verdict.kind is not Kind.GONE and ends is None):
                 raise NodeUnavailableError(
                     f"{reason}: {each}; the nodes that answer are behind or lack messages, and "
                     "no master says that they are lost"
                 )
-            if said.kind is Kind.GONE:
-                self._lost(each, said)
+            if verdict.kind is Kind.GONE:
+                self._lost(each, verdict)
                 continue
-            assert ends is not None, "looked at above"
+            assert ends is not None, "checked above"
             end = ends.get(each.queue, 0)
             if end > each.position:
                 raise NodeUnavailableError(
@@ -213,33 +214,34 @@ class SpanProgress:
             )
             each.position = each.end
 
-    def _one(
-        self, reading: _Reading, batch: ReceivedBatch, endpoint: str, of_log: int | None
+    def _accept_part(
+        self, span: _Span, batch: ReceivedBatch, endpoint: str, of_log: int | None
     ) -> None:
         if of_log is not None:
             batch = batch.before(of_log)
         row, fault = self._fault(batch)
         if row == 0:
-            self._note_damage(reading, batch, fault, endpoint)
+            self._note_damage(span, batch, fault, endpoint)
             return
         if row > 0:
-            # Those before it are messages; it is the first one of the next answer.
+            # The messages before it count; it will be the first one of the next answer.
             batch = _first_rows(batch, row)
-        found, said = take(
-            batch, reading.position, end=reading.end, of_log=of_log, filtered=self._filtered
+        accepted, verdict = accept(
+            batch, span.position, end=span.end, of_log=of_log, filtered=self._filtered
         )
-        if found is not None:
-            self._doubts.settle(reading.number)
-            reading.damage.clear()
-            reading.position = found.next_offset
-            if len(found):
-                reading.held.append(found)
-        if said.kind is not Kind.THERE and not reading.finished:
-            following = min(said.following, reading.end)
-            self._doubts.note(reading.number, endpoint, replace(said, following=following), 0)
+        if accepted is not None:
+            self._verdicts.clear(span.number)
+            span.damage.clear()
+            span.position = accepted.next_offset
+            if len(accepted):
+                span.held.append(accepted)
+        if verdict.kind is not Kind.THERE and not span.finished:
+            next_offset = min(verdict.next_offset, span.end)
+            verdict = replace(verdict, next_offset=next_offset)
+            self._verdicts.note(span.number, endpoint, verdict, 0)
 
     def _fault(self, batch: ReceivedBatch) -> tuple[int, str]:
-        """The first record that is damaged, and how; -1 if none is."""
+        """The row of the first damaged record, and what is wrong with it; -1 without one."""
         headers = batch.headers
         if not headers.well_formed.all():
             return int(np.argmin(headers.well_formed)), "the record does not hold together"
@@ -250,35 +252,33 @@ class SpanProgress:
         )
         return wrong, "the body is not the one that was sent: its CRC differs"
 
-    def _note_damage(
-        self, reading: _Reading, batch: ReceivedBatch, fault: str, endpoint: str
-    ) -> None:
+    def _note_damage(self, span: _Span, batch: ReceivedBatch, fault: str, endpoint: str) -> None:
         """The node at `endpoint` has no whole message at the position, or at the first one behind
         it that its filter lets through."""
-        at = reading.position
+        at = span.position
         if self._filtered and batch.headers.well_formed[0]:
-            at = min(max(at, int(batch.headers.queue_offset[0])), reading.end - 1)
-        said = Said(Kind.GONE, at + 1, batch.min_offset, batch.max_offset)
-        reading.damage[endpoint] = f"{reading.name} offset {at}: {fault}"
-        self._doubts.note(reading.number, endpoint, said, 0)
+            at = min(max(at, int(batch.headers.queue_offset[0])), span.end - 1)
+        verdict = Verdict(Kind.GONE, at + 1, batch.min_offset, batch.max_offset)
+        span.damage[endpoint] = f"{span.name} offset {at}: {fault}"
+        self._verdicts.note(span.number, endpoint, verdict, 0)
 
-    def _lost(self, reading: _Reading, gone: Said) -> None:
+    def _lost(self, span: _Span, verdict: Verdict) -> None:
         text = (
-            f"{reading.name}: the messages {reading.position}..{gone.following} are gone, the "
-            f"queue holds {gone.min_offset}..{gone.max_offset}"
+            f"{span.name}: the messages {span.position}..{verdict.next_offset} are gone, the "
+            f"queue holds {verdict.min_offset}..{verdict.max_offset}"
         )
-        if reading.damage:
-            faults = dict.fromkeys(reading.damage.values())
-            nodes = ", ".join(sorted(reading.damage))
+        if span.damage:
+            faults = dict.fromkeys(span.damage.values())
+            nodes = ", ".join(sorted(span.damage))
             text = f"{'; '.join(faults)}, on {nodes}, and no other node has it"
-        self._on_loss(text, bool(reading.damage))
-        self._doubts.settle(reading.number)
-        reading.damage.clear()
-        reading.position = gone.following
+        self._on_loss(text, bool(span.damage))
+        self._verdicts.clear(span.number)
+        span.damage.clear()
+        span.position = verdict.next_offset
 
 
 def _first_rows(batch: ReceivedBatch, rows: int) -> ReceivedBatch:
-    """The first `rows` messages, at least one and fewer than all; it continues behind them."""
+    """The first `rows` messages, at least one and fewer than all."""
     return replace(
         batch,
         next_offset=int(batch.headers.queue_offset[rows - 1]) + 1,

@@ -74,7 +74,7 @@ class SpanReader:
             hold_bytes=options.max_bytes,
             verify_crc=options.verify_crc,
         )
-        self._log = LogWatch(self._positions, lambda: self._progress.standing, self._progress.cut)
+        self._log = LogWatch(self._positions, lambda: self._progress.positions, self._progress.cut)
         self._log.history = history
         self._moved_at = 0.0
 
@@ -88,16 +88,15 @@ class SpanReader:
         self._moved_at = asyncio.get_running_loop().time()
         while not self._progress.done:
             await self._read_once()
-            found = [each.only_tags(self._options.tags) for each in self._progress.ready()]
-            found = [each for each in found if len(each)]
-            if found:
-                return found
+            batches = [each.only_tags(self._options.tags) for each in self._progress.pop_ready()]
+            if batches := [each for each in batches if len(each)]:
+                return batches
         return []
 
     async def _read_once(self) -> None:
         now = asyncio.get_running_loop().time
         pulled = await self._reader.ask(self._pull)
-        if await self._take(pulled):
+        if await self._accept(pulled):
             self._moved_at = now()
             return
         topology = await self._reader.connection.current_topology()
@@ -136,7 +135,7 @@ class SpanReader:
                 raise
             raise NodeUnavailableError(f"{error}; the master may know it") from error
 
-    async def _take(self, pulled: Pulled) -> bool:
+    async def _accept(self, pulled: Pulled) -> bool:
         """Whether anything moved."""
         try:
             ends = await self._log.ends_of(pulled, filtered=self._options.tags is not None)
@@ -147,5 +146,5 @@ class SpanReader:
         if ends is None:
             return False
         topology = await self._reader.connection.current_topology()
-        must_say = self._reader.order.who_must_say(topology)
-        return self._progress.take(pulled.parts, pulled.node.endpoint, must_say, ends)
+        deciders = self._reader.order.deciders(topology)
+        return self._progress.accept(pulled.parts, pulled.node.endpoint, deciders, ends)

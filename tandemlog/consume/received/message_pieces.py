@@ -3,9 +3,10 @@
     rows of the batch   0 .. 15 | 16 .. 271 | 272 .. 527 | ...
                         a piece   a piece     a piece
 
-A field that is asked of one message is decoded for its whole piece, by columns. What the messages
-of one piece were asked for is in the slots of the next piece's messages before the caller gets
-them: a slot costs a tenth of a property. The first piece is short, since it only finds that out.
+A field that is asked of one message is decoded for its whole piece, by columns. The fields that the
+messages of one piece were asked for are in the slots of the next piece's messages before the caller
+gets them: a slot costs a tenth of a property. The first piece is short, since it only shows which
+fields those are.
 
 A record with a fault is decoded alone, by received_message.py, when it is asked: its error is its
 own. So is a compressed one.
@@ -79,15 +80,15 @@ class _Piece:
         rows = range(self._rows.stop - self._rows.start)
         if not self.asked:
             return map(_PieceMessage, repeat(self), rows)
-        made = list(map(_PieceMessage, repeat(self), rows))
+        messages = list(map(_PieceMessage, repeat(self), rows))
         for name in self.asked:
             fill, values = _FILL[name], self._column(name)
             if self._alone:
                 for row in sorted(set(rows).difference(self._alone)):
-                    fill(made[row], values[row])
+                    fill(messages[row], values[row])
             else:
-                deque(map(fill, made, values), maxlen=0)
-        return iter(made)
+                deque(map(fill, messages, values), maxlen=0)
+        return iter(messages)
 
     def place(self, row: int) -> tuple[bytes | memoryview, int, int]:
         """Buffer, position in it and size of a record."""
@@ -104,7 +105,7 @@ class _Piece:
         return values[message.row]
 
     def _column(self, name: str) -> list[Any]:
-        """A value for each row; nothing of use for those that are to be decoded alone."""
+        """A value for each row; that of a row that is to be decoded alone is not used."""
         values = self._columns.get(name)
         if values is None:
             values = self._columns[name] = self._decoded(name)
@@ -112,11 +113,11 @@ class _Piece:
 
     def _decoded(self, name: str) -> list[Any]:
         if name == "body":
-            found = bodies(self._data, self._base, self._headers, self._rows)
-            self._alone = [row for row, body in enumerate(found) if body is None]
-            return found
+            values = bodies(self._data, self._base, self._headers, self._rows)
+            self._alone = [row for row, body in enumerate(values) if body is None]
+            return values
         if self._properties is None:
-            self._column("body")  # tells which records hold together
+            self._column("body")  # finds the records that hold together
             self._properties = properties(self._data, self._base, self._headers, self._rows)
         if name == "tags":
             return self._properties.column(TAGS)

@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate, chain
+from itertools import accumulate, chain, repeat
 from typing import TYPE_CHECKING, cast
 
 from ...format.errors import CorruptRecordError
@@ -64,14 +64,19 @@ class ReceivedBatch:
     def __len__(self) -> int:
         return len(self.sizes)
 
+    @property
+    def queue(self) -> tuple[str, int]:
+        """Topic and queue id, as in assignments and commits."""
+        return self.topic, self.queue_id
+
     @cached_property
     def positions(self) -> "NDArray[np.int64]":
         """i8[n]: where in `records` each begins."""
         if HAVE_NUMPY:
             return received_columns.positions_of(self.sizes)
-        found = array("q", accumulate(self.sizes, initial=0))
-        found.pop()
-        return cast("NDArray[np.int64]", found)
+        positions = array("q", accumulate(self.sizes, initial=0))
+        positions.pop()
+        return cast("NDArray[np.int64]", positions)
 
     @cached_property
     def headers(self) -> "HeaderColumns":
@@ -136,19 +141,19 @@ class ReceivedBatch:
         return replace(self, records=self.records[start:], sizes=self.sizes[count:])
 
     def only_tags(self, tags: frozenset[str] | None) -> "ReceivedBatch":
-        """This batch without the messages of other tags; itself if there are none. A damaged record
-        stays, so that its reader hears of it."""
+        """This batch without messages of other tags; itself if all messages have one of `tags`. A
+        damaged record stays, so that its reader hears of it."""
         if tags is None or not len(self):
             return self
         if self._by_columns:
-            found = received_columns.only_tags(self.records, self.headers, tags)
-            return self if found is None else replace(self, records=found[0], sizes=found[1])
+            columns = received_columns.only_tags(self.records, self.headers, tags)
+            return self if columns is None else replace(self, records=columns[0], sizes=columns[1])
         rows = [index for index in range(len(self)) if self._may_have(tags, index)]
         if len(rows) == len(self):
             return self
-        kept = [self[index].raw for index in rows]
-        sizes = sizes_of(array("I", map(len, kept)).tobytes())
-        return replace(self, records=b"".join(kept), sizes=sizes)
+        records = [self[index].raw for index in rows]
+        sizes = sizes_of(array("I", map(len, records)).tobytes())
+        return replace(self, records=b"".join(records), sizes=sizes)
 
     def _may_have(self, tags: frozenset[str], index: int) -> bool:
         begin = int(self.positions[index])
@@ -160,8 +165,8 @@ class ReceivedBatch:
 
 
 def _list(numbers: "NDArray[np.int64]") -> list[int]:
-    found: list[int] = numbers.tolist()
-    return found
+    values: list[int] = numbers.tolist()
+    return values
 
 
 def sizes_of(encoded: bytes) -> "NDArray[np.uint32]":
@@ -173,17 +178,13 @@ def sizes_of(encoded: bytes) -> "NDArray[np.uint32]":
 
 def _numbers(encoded: bytes) -> "array[int]":
     """u4[n] in the order of the wire."""
-    found = array("I", encoded)
+    numbers = array("I", encoded)
     if sys.byteorder == "big":
-        found.byteswap()
-    return found
+        numbers.byteswap()
+    return numbers
 
 
 def messages_of(records: bytes, sizes: bytes) -> list[ReceivedMessage]:
     """The messages in a query's response."""
-    found = []
-    position = 0
-    for size in _numbers(sizes):
-        found.append(ReceivedMessage(records, position, size))
-        position += size
-    return found
+    lengths = _numbers(sizes)
+    return list(map(ReceivedMessage, repeat(records), accumulate(lengths, initial=0), lengths))

@@ -31,8 +31,8 @@ def only_tags(
     if matching.all():
         return None
     sizes = headers.sizes[matching]
-    kept, _ = compact(data, headers.positions[matching], sizes)
-    return kept.tobytes(), sizes.astype(np.uint32)
+    records, _ = compact(data, headers.positions[matching], sizes)
+    return records.tobytes(), sizes.astype(np.uint32)
 
 
 def _tag_mask(

@@ -72,7 +72,7 @@ class Consumer(SyncClient[AsyncConsumer]):
         wait_ms: int = 0,
     ) -> ReceivedBatch:
         """Messages of one queue from an offset on, and RocketMQ's status; waits up to `wait_ms`
-        for the first. A missing offset is not an error; the status shows it."""
+        for the first. An offset that is not there is not an error; the status shows it."""
         return self._thread.run(
             self._client.pull(
                 topic,
@@ -169,7 +169,7 @@ class Consumer(SyncClient[AsyncConsumer]):
         )
 
     def ranges(self, topics: str | Sequence[str] = ()) -> list[QueueRange]:
-        """The ranges of the queues of `topics` (none: of all); queues without a message are left
+        """The ranges of the queues of `topics`, or of all topics; queues without a message are left
         out."""
         return self._thread.run(self._client.ranges(topics))
 

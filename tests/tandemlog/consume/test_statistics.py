@@ -103,11 +103,11 @@ def test_batches_that_wait_in_the_caller_s_thread_are_counted() -> None:
 def test_another_node_and_a_repetition_are_counted() -> None:
     now = 100.0
     counters = ConsumerCounters(lambda: now, lambda: 0)
-    begun = counters.begin()
+    asked_at = counters.now()
     now = 100.2
-    counters.pulled(begun, ["a"], messages=True)
-    counters.pulled(begun, ["a", "b"], messages=False)
-    counters.pulled(begun, ["b"], messages=False)
+    counters.pulled(asked_at, ["a"], messages=True)
+    counters.pulled(asked_at, ["a", "b"], messages=False)
+    counters.pulled(asked_at, ["b"], messages=False)
     found = counters.statistics({}, [])
     assert (found.pulls, found.retries, found.reconnects) == (3, 1, 1)
     assert found.pull_latency.count == 1

@@ -88,7 +88,7 @@ async def order_of_batches(node: FilledNode, max_bytes: int, lanes: int = 1) -> 
     options = FollowOptions(max_bytes=max_bytes, parallel_pulls=lanes)
     fetcher = Fetcher(cast("Reader", OneNode(node)), cast("Positions", None), options)
     starts: dict[Queue, int] = {("t", queue_id): 0 for queue_id in node.counts}
-    fetcher.begin(starts, lambda _: 1)
+    fetcher.read_from(starts, lambda _: 1)
     async with asyncio.timeout(60):
         await node.at_end.wait()
     await fetcher.close()

@@ -62,19 +62,19 @@ class Of:
         """Nobody."""
 
 
-def commits_of(server: Any, progress: Progress, stream: "Of") -> Commits:
+def commits_of(server: Any, progress: Progress, stream: Any) -> Commits:
     return Commits(server, progress, "g", stream)
 
 
 def commits_at(server: Server, *queues: Queue) -> tuple[Commits, Progress]:
     progress = Progress()
     for queue in queues:
-        progress.begin(queue, 0)
+        progress.restart(queue, 0)
     return commits_of(server, progress, Of()), progress
 
 
 def deliver(progress: Progress, queue: Queue, offset: int) -> None:
-    behind = progress.of_queue(queue, progress.turn(queue))
+    behind = progress.progress_of(queue, progress.turn(queue))
     behind.delivered = behind.done = offset
 
 
@@ -183,11 +183,11 @@ async def test_a_place_in_a_queue_that_is_lost_is_none_in_another_log(meanwhile:
     def happens() -> None:
         progress.forget([ZERO])
         if meanwhile != "lost":
-            progress.begin(ZERO, 3)
+            progress.restart(ZERO, 3)
 
     commits = commits_of(server, progress, CutLog(happens))
     for queue in (ZERO, ONE):
-        progress.begin(queue, 0)
+        progress.restart(queue, 0)
         deliver(progress, queue, 7)
     await commits.save(progress.done)
     assert server.offsets == {ONE: 7}
@@ -196,7 +196,7 @@ async def test_a_place_in_a_queue_that_is_lost_is_none_in_another_log(meanwhile:
 async def test_a_commit_by_name_in_a_queue_that_is_lost_says_so() -> None:
     server, progress = AfterTheCut(turns=0), Progress()
     commits = commits_of(server, progress, CutLog(lambda: progress.forget([ZERO])))
-    progress.begin(ZERO, 0)
+    progress.restart(ZERO, 0)
     deliver(progress, ZERO, 7)
     with pytest.raises(errors.LogCutError):
         await commits.commit({ZERO: 7})
@@ -216,7 +216,7 @@ async def test_whatever_is_cancelled_a_commit_that_returned_is_there(seed: int) 
         if step < 0.3:
             deliver(progress, queue, progress.position(queue) + chance.randrange(3))
         elif step < 0.4:
-            progress.begin(queue, chance.randrange(20))
+            progress.restart(queue, chance.randrange(20))
         elif step < 0.6:
             asked[asyncio.create_task(commits.commit())] = progress.delivered
         elif step < 0.7:
@@ -244,8 +244,8 @@ class Epochs:
 
 def commits_in(epochs: Epochs, server: Server) -> tuple[Commits, Progress]:
     progress = Progress(lambda: epochs.value)
-    progress.begin(ZERO, 0)
-    progress.know({ZERO: 0}, epochs.value)
+    progress.restart(ZERO, 0)
+    progress.note_committed({ZERO: 0}, epochs.value)
     return Commits(server, progress, "g", Of()), progress  # type: ignore[arg-type]
 
 
@@ -278,8 +278,8 @@ async def test_an_answer_that_may_be_of_the_master_before_is_not_believed_of_the
 def test_where_a_group_was_before_an_election_is_not_where_it_is() -> None:
     epochs = Epochs()
     progress = Progress(lambda: epochs.value)
-    progress.begin(ZERO, 0)
+    progress.restart(ZERO, 0)
     asked_in = progress.epoch
     epochs.value = 2
-    progress.know({ZERO: 0}, asked_in)
+    progress.note_committed({ZERO: 0}, asked_in)
     assert progress.to_commit({ZERO: 0}) == {ZERO: 0}

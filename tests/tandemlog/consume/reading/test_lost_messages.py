@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from tandemlog.consume.reading.lost_messages import Doubts, Kind, Said, judge, take
+from tandemlog.consume.reading.lost_messages import Kind, Verdict, Verdicts, accept, judge
 from tandemlog.consume.received.received_batch import ReceivedBatch
 from tandemlog.format.record.record import encode_record
 from tandemlog.v1 import broker_pb2
@@ -42,8 +42,8 @@ def part(
 def test_what_an_answer_says(
     status: int, next_offset: int, high: int, kind: Kind, following: int
 ) -> None:
-    said = judge(part(status, next_offset, high), 10, filtered=True)
-    assert (said.kind, said.following) == (kind, following)
+    verdict = judge(part(status, next_offset, high), 10, filtered=True)
+    assert (verdict.kind, verdict.next_offset) == (kind, following)
 
 
 def test_the_end_of_a_queue_is_behind_where_more_is_known_to_be_there() -> None:
@@ -54,7 +54,7 @@ def test_the_end_of_a_queue_is_behind_where_more_is_known_to_be_there() -> None:
 
 def test_a_hole_shows_without_a_filter_alone() -> None:
     found = part(broker_pb2.FOUND, 15, offsets=[13, 14])
-    assert judge(found, 10, filtered=False) == Said(Kind.GONE, 13, 5, 20)
+    assert judge(found, 10, filtered=False) == Verdict(Kind.GONE, 13, 5, 20)
     assert judge(found, 10, filtered=True).kind is Kind.THERE
 
 
@@ -79,38 +79,40 @@ def test_what_counts_ends_at_the_end_and_at_a_hole(
     following: int,
 ) -> None:
     status = broker_pb2.FOUND if offsets else broker_pb2.NO_MATCHED_MESSAGE
-    found, said = take(part(status, next_offset, offsets=offsets), 10, end=end, filtered=filtered)
-    assert found is not None
-    assert (found.headers.queue_offset.tolist(), found.next_offset) == (taken, following)
-    assert said.kind is Kind.THERE
+    accepted, verdict = accept(
+        part(status, next_offset, offsets=offsets), 10, end=end, filtered=filtered
+    )
+    assert accepted is not None
+    assert (accepted.headers.queue_offset.tolist(), accepted.next_offset) == (taken, following)
+    assert verdict.kind is Kind.THERE
 
 
 def test_what_moves_nothing_counts_for_nothing() -> None:
     hole = part(broker_pb2.FOUND, 15, offsets=[13, 14])
-    assert take(hole, 10, filtered=False) == (None, Said(Kind.GONE, 13, 5, 20))
+    assert accept(hole, 10, filtered=False) == (None, Verdict(Kind.GONE, 13, 5, 20))
     at_end = part(broker_pb2.OFFSET_OVERFLOW_ONE, 10, 10)
-    assert take(at_end, 10, end=12, filtered=False)[0] is None
+    assert accept(at_end, 10, end=12, filtered=False)[0] is None
 
 
 def test_lost_is_what_all_say_and_no_more_of_it_than_the_best_has_not() -> None:
-    doubts: Doubts[str] = Doubts()
-    doubts.note("q", "a", Said(Kind.GONE, 30, 30, 99), 1.0)
-    assert doubts.gone("q", {"a", "b"}) is None
-    doubts.note("q", "b", Said(Kind.GONE, 20, 20, 99), 2.0)
-    lost = doubts.gone("q", {"a", "b"})
+    verdicts: Verdicts[str] = Verdicts()
+    verdicts.note("q", "a", Verdict(Kind.GONE, 30, 30, 99), 1.0)
+    assert verdicts.lost("q", {"a", "b"}) is None
+    verdicts.note("q", "b", Verdict(Kind.GONE, 20, 20, 99), 2.0)
+    lost = verdicts.lost("q", {"a", "b"})
     assert lost is not None
-    assert lost.following == 20
-    assert doubts.gone("q", None) is None
-    assert doubts.seconds("q", 5.0) == 4.0
-    doubts.settle("q")
-    assert doubts.gone("q", {"a", "b"}) is None
+    assert lost.next_offset == 20
+    assert verdicts.lost("q", None) is None
+    assert verdicts.seconds("q", 5.0) == 4.0
+    verdicts.clear("q")
+    assert verdicts.lost("q", {"a", "b"}) is None
 
 
 def test_nodes_that_are_behind_alone_lose_nothing() -> None:
-    doubts: Doubts[str] = Doubts()
-    doubts.note("q", "a", Said(Kind.BEHIND, 10, 0, 8), 1.0)
-    assert doubts.is_behind("q")
-    assert doubts.gone("q", {"a"}) is None
-    doubts.note("q", "b", Said(Kind.GONE, 12, 12, 20), 1.0)
-    assert not doubts.is_behind("q")
-    assert doubts.gone("q", {"a", "b"}) is not None
+    verdicts: Verdicts[str] = Verdicts()
+    verdicts.note("q", "a", Verdict(Kind.BEHIND, 10, 0, 8), 1.0)
+    assert verdicts.is_behind("q")
+    assert verdicts.lost("q", {"a"}) is None
+    verdicts.note("q", "b", Verdict(Kind.GONE, 12, 12, 20), 1.0)
+    assert not verdicts.is_behind("q")
+    assert verdicts.lost("q", {"a", "b"}) is not None

@@ -73,14 +73,14 @@ def test_lost_is_what_all_lack_that_may_be_read(
     read_from: ReadFrom, turn: int | None, patient: bool, expected: set[str]
 ) -> None:
     topology = Topology(nodes=(M, A, B), master_id="m")
-    asked = NodeOrder(read_from, turn).who_must_say(topology, patient=patient)
+    asked = NodeOrder(read_from, turn).deciders(topology, patient=patient)
     assert asked == frozenset(expected)
 
 
 def test_without_a_master_nothing_is_lost() -> None:
     deposed = Topology(nodes=(M, A), master_id="m", newest_epoch=2)
-    assert NodeOrder(ReadFrom.SLAVE, 0).who_must_say(deposed) is None
-    assert NodeOrder(ReadFrom.ANY).who_must_say(deposed) is None
+    assert NodeOrder(ReadFrom.SLAVE, 0).deciders(deposed) is None
+    assert NodeOrder(ReadFrom.ANY).deciders(deposed) is None
 
 
 class PlainNode:

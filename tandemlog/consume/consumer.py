@@ -207,7 +207,7 @@ class AsyncConsumer:
         wanted_queues = queues_of(present, queues)
         stops = None
         if until_end:
-            ranges, _ = await self._positions.held([topic.name for topic in present])
+            ranges, _ = await self._positions.ranges_in_cluster([topic.name for topic in present])
             stops = {queue: end_of(ranges.get(queue)) for queue in wanted_queues}
         options = options or self._options
         follower = self._follower(

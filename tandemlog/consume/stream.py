@@ -115,8 +115,8 @@ class AsyncStream:
                 await self._run_calls()
             fetched = cursor.remaining() or follower.pop()
             if fetched is None:
-                left = None if until is None else max(0.0, until - now()) * 1e3
-                if not await follower.wait(left):
+                remaining_ms = None if until is None else max(0.0, until - now()) * 1e3
+                if not await follower.wait(remaining_ms):
                     return False
             elif cursor.start(fetched):
                 return True

@@ -270,7 +270,7 @@ class Producer:
 async def _opened(
     new_core: "Callable[[], core.ProducerCore[SendFuture]]",
 ) -> "core.ProducerCore[SendFuture]":
-    """In the loop, which owns what it makes."""
-    made = new_core()
-    await made.open()
-    return made
+    """In the loop, which will own the core."""
+    created = new_core()
+    await created.open()
+    return created

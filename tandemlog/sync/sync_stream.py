@@ -124,8 +124,8 @@ class Stream:
                 self._run_calls()
             fetched = cursor.remaining() or (self._taken.popleft() if self._taken else None)
             if fetched is None:
-                left = None if until is None else max(0.0, until - time.monotonic()) * 1e3
-                if not self._thread.run(follower.next_fetched(self._taken, left)):
+                remaining_ms = None if until is None else max(0.0, until - time.monotonic()) * 1e3
+                if not self._thread.run(follower.next_fetched(self._taken, remaining_ms)):
                     return False
             elif cursor.start(fetched):
                 return True

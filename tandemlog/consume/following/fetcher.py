@@ -340,7 +340,7 @@ class Fetcher:
         if patient or not self._verdicts.is_behind(queue):
             return
         try:
-            ranges = await self._positions.held_by_master([queue[0]])
+            ranges = await self._positions.ranges_at_master([queue[0]])
         except _PASSING:
             ranges = None
         except (UnknownTopicError, UnknownQueueError) as error:

@@ -67,7 +67,7 @@ class Call:
 
 
 class Follower:
-    """See the module. One event loop; what any thread may call says so."""
+    """See the module. One event loop; what any thread may call is marked."""
 
     def __init__(
         self,

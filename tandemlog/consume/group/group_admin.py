@@ -101,8 +101,8 @@ class GroupAdmin:
         committed, followed = await self._known(group)
         names = list(topics) or sorted({*(topic for topic, _ in committed), *followed})
         queues = queues_of(await self._existing(names, strict=bool(topics)), None)
-        found = await self._lags.of({queue: committed.get(queue) for queue in queues})
-        return [found[queue] for queue in sorted(found)]
+        lags = await self._lags.of({queue: committed.get(queue) for queue in queues})
+        return [lags[queue] for queue in sorted(lags)]
 
     async def reset(
         self,
@@ -132,8 +132,8 @@ class GroupAdmin:
         else:
             names = list(topics) or sorted({topic for topic, _ in committed})
             queues = queues_of(await self._existing(names, strict=bool(topics)), None)
-        held, _ = await self._positions.held(sorted({topic for topic, _ in queues}))
-        after = await self._targets(queues, committed, held, to, shift_by)
+        ranges, _ = await self._positions.ranges_in_cluster(sorted({topic for topic, _ in queues}))
+        after = await self._targets(queues, committed, ranges, to, shift_by)
         await self._set(group, after, dry_run=dry_run)
         return [OffsetChange(*queue, committed.get(queue), after[queue]) for queue in sorted(after)]
 
@@ -165,14 +165,14 @@ class GroupAdmin:
         """The topics `names`; unless `strict`, without those that were deleted."""
         if strict:
             return await self._positions.topics(names)
-        known = {topic.name: topic for topic in await self._positions.topics(())}
-        return [known[name] for name in names if name in known]
+        topics = {topic.name: topic for topic in await self._positions.topics(())}
+        return [topics[name] for name in names if name in topics]
 
     async def _targets(
         self,
         queues: Sequence[Queue],
         committed: Mapping[Queue, int],
-        held: Mapping[Queue, QueueRange],
+        ranges: Mapping[Queue, QueueRange],
         to: Start | Mapping[Queue, int] | None,
         shift_by: int | None,
     ) -> dict[Queue, int]:
@@ -181,11 +181,11 @@ class GroupAdmin:
             wanted = dict(to)
         elif shift_by is not None:
             wanted = {
-                queue: begin_of(committed.get(queue), held.get(queue)) + shift_by
+                queue: begin_of(committed.get(queue), ranges.get(queue)) + shift_by
                 for queue in queues
             }
         elif to in (EARLIEST, LATEST):
-            wanted = {queue: end_of(held.get(queue)) if to == LATEST else 0 for queue in queues}
+            wanted = {queue: end_of(ranges.get(queue)) if to == LATEST else 0 for queue in queues}
         else:
             assert to is not None
             if isinstance(to, str):
@@ -194,7 +194,7 @@ class GroupAdmin:
                 )
             wanted = await self._positions.start(queues, to, None)
         return {
-            queue: min(begin_of(wanted[queue], held.get(queue)), end_of(held.get(queue)))
+            queue: min(begin_of(wanted[queue], ranges.get(queue)), end_of(ranges.get(queue)))
             for queue in queues
         }
 

@@ -132,12 +132,14 @@ class Positions:
 
     async def ranges(self, topics: Sequence[str] = ()) -> list[QueueRange]:
         """The ranges of all queues of `topics`, or of every topic, that hold anything, on the node
-        that is read from. See `held` for what the cluster holds."""
+        that is read from. See `ranges_in_cluster` for what the cluster holds."""
         return await self._reader.ask(lambda node: self._ranges_of(node, topics))
 
-    async def held(self, topics: Sequence[str] = ()) -> tuple[dict[Queue, QueueRange], bool]:
-        """What the cluster's queues hold, and whether the master says so: without one it is what
-        the nodes that respond hold together, and there may be more."""
+    async def ranges_in_cluster(
+        self, topics: Sequence[str] = ()
+    ) -> tuple[dict[Queue, QueueRange], bool]:
+        """What the cluster's queues hold, and whether that is the master's word: without a master
+        it is what the nodes that respond hold together, and there may be more."""
         answers, sure = await self._questions.ask(
             lambda node: self._ranges_of(node, topics),
             "asking what the queues hold",
@@ -158,8 +160,8 @@ class Positions:
             lambda node: check_positions(node, history, positions, self.timeout_ms), wait_ms
         )
 
-    async def held_by_master(self, topics: Sequence[str]) -> dict[Queue, QueueRange] | None:
-        """As `held`, by the master's word alone; None if there is no master to ask now."""
+    async def ranges_at_master(self, topics: Sequence[str]) -> dict[Queue, QueueRange] | None:
+        """As `ranges_in_cluster`, by the master's word alone; None without a master to ask."""
         try:
             ranges = await self._questions.ask_master(
                 lambda node: self._ranges_of(node, topics, of_master=True)
@@ -310,7 +312,7 @@ class Positions:
     ) -> dict[Queue, int]:
         """The offset of each queue at which reading begins."""
         topics = list(dict.fromkeys(topic for topic, _ in queues))
-        ranges, _ = await self.held(topics)
+        ranges, _ = await self.ranges_in_cluster(topics)
         low = {queue: ranges[queue].min_offset if queue in ranges else 0 for queue in queues}
         if start == EARLIEST:
             return low
@@ -332,7 +334,7 @@ class Positions:
         self, queues: Sequence[Queue], end: Start | Mapping[Queue, int]
     ) -> dict[Queue, int]:
         """The offset of each queue before which a scan ends, at most its present end."""
-        ranges, _ = await self.held(list(dict.fromkeys(topic for topic, _ in queues)))
+        ranges, _ = await self.ranges_in_cluster(list(dict.fromkeys(topic for topic, _ in queues)))
         last = {queue: ranges[queue].max_offset if queue in ranges else 0 for queue in queues}
         if isinstance(end, Mapping):
             wanted = dict(end)

@@ -59,21 +59,21 @@ class Lags:
         """The lag of each queue from its offset on (None: from its beginning)."""
         if not offsets:
             return {}
-        held, _ = await self._positions.held(sorted({topic for topic, _ in offsets}))
+        ranges, _ = await self._positions.ranges_in_cluster(sorted({topic for topic, _ in offsets}))
         waiting = {
             queue: begin
             for queue, offset in offsets.items()
-            if (begin := begin_of(offset, held.get(queue))) < end_of(held.get(queue))
+            if (begin := begin_of(offset, ranges.get(queue))) < end_of(ranges.get(queue))
         }
         times = await self._store_times(waiting)
         now = self._now_ms()
         lags = {}
         for queue, offset in offsets.items():
-            end = end_of(held.get(queue))
+            end = end_of(ranges.get(queue))
             messages = end - waiting[queue] if queue in waiting else 0
             stored = times.get(queue, now)
             if queue in waiting and queue not in times:
-                stored = held[queue].min_timestamp
+                stored = ranges[queue].min_timestamp
             seconds = max(0, now - stored) / 1000 if messages else 0.0
             lags[queue] = QueueLag(*queue, offset, end, messages, seconds)
         return lags
@@ -114,12 +114,12 @@ class Lags:
         return moved
 
 
-def begin_of(offset: int | None, held: QueueRange | None) -> int:
+def begin_of(offset: int | None, range_: QueueRange | None) -> int:
     """Where reading would begin: not before what the queue still holds."""
-    low = held.min_offset if held is not None else 0
+    low = range_.min_offset if range_ is not None else 0
     return low if offset is None else max(offset, low)
 
 
-def end_of(held: QueueRange | None) -> int:
+def end_of(range_: QueueRange | None) -> int:
     """One past the last message; a queue that holds none has its end at 0."""
-    return held.max_offset if held is not None else 0
+    return range_.max_offset if range_ is not None else 0

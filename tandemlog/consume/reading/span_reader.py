@@ -103,9 +103,9 @@ class SpanReader:
         master = topology.authority.endpoint if topology.authority is not None else None
         late = now() - self._moved_at > self._options.patience_ms / 1e3
         if late and (master is None or self._progress.has_heard(master)):
-            ends = await self._positions.held_by_master(self._topics)
-            known = None if ends is None else {q: each.max_offset for q, each in ends.items()}
-            self._progress.give_up(self._reason(), master, known)
+            ranges = await self._positions.ranges_at_master(self._topics)
+            ends = None if ranges is None else {q: each.max_offset for q, each in ranges.items()}
+            self._progress.give_up(self._reason(), master, ends)
             self._moved_at = now()
             return
         self._reader.leave(pulled.node, "it does not have the next messages")

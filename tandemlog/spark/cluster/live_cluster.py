@@ -109,7 +109,7 @@ class Cluster:
     async def held(self, queues: Iterable[Queue] = ()) -> dict[Queue, Held]:
         """What the selected queues hold, `queues` among them even if that is nothing. Sets
         `sure`."""
-        ranges, self.sure = await self._positions().held(self._names())
+        ranges, self.sure = await self._positions().ranges_in_cluster(self._names())
         return dict.fromkeys(queues, NOTHING) | {
             queue: Held(each.min_offset, each.max_offset, each.max_timestamp)
             for queue, each in ranges.items()

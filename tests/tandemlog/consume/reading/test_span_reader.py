@@ -227,7 +227,7 @@ class World:
         found = dict.fromkeys(beyond, first) if cut < NO_CUT else {}
         return PositionCheck(now.history, found)
 
-    async def held_by_master(self, topics: Sequence[str]) -> dict[Queue, QueueRange] | None:
+    async def ranges_at_master(self, topics: Sequence[str]) -> dict[Queue, QueueRange] | None:
         if self.master.away:
             return None
         return {QUEUE: QueueRange("t", 0, self.master.low, len(self.master.log.messages), 0, 0)}

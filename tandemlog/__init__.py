@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from .hooks import ClientHook
     from .message import Message, SendManyResult, SendResult
     from .produce.futures import SendFuture
-    from .produce.options import ProducerOptions
     from .produce.producer import AsyncProducer
+    from .produce.producer_options import ProducerOptions
     from .sync.generated.admin import Admin
     from .sync.generated.consumer import Consumer
     from .sync.sync_producer import Producer
     from .sync.sync_stream import Stream
     from .telemetry.measures import Percentiles
-    from .telemetry.producing import ProducerStatistics
+    from .telemetry.producer_statistics import ProducerStatistics
     from .transport.security import Security
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
@@ -116,7 +116,7 @@ _MODULES = {
     "message": ("Message", "SendManyResult", "SendResult"),
     "consume.reading.positions": ("COMMITTED", "EARLIEST", "LATEST", "QueueRange"),
     "produce.producer": ("AsyncProducer",),
-    "produce.options": ("ProducerOptions",),
+    "produce.producer_options": ("ProducerOptions",),
     "consume.received.received_batch": ("ReceivedBatch",),
     "consume.received.received_message": ("ReceivedMessage",),
     "produce.futures": ("SendFuture",),
@@ -126,7 +126,7 @@ _MODULES = {
     "sync.sync_stream": ("Stream",),
     "cluster.profiles": ("Profile", "load_profile"),
     "telemetry.measures": ("Percentiles",),
-    "telemetry.producing": ("ProducerStatistics",),
+    "telemetry.producer_statistics": ("ProducerStatistics",),
     "transport.security": ("Security",),
     "cluster.topology": ("NodeInfo", "ReadFrom", "Topology"),
 }

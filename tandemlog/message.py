@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from .answer import PutAnswer
+    from .put_answer import PutAnswer
 
 Bodies = Any
 """A sequence or an iterator of bytes or of Message, or a column (columns_input.byte_column), or

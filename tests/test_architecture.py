@@ -106,14 +106,14 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "tandemlog.format": (
         ("__init__", "calls", "constants", "errors", "fast_crc", "java_hash", "words"),
-        ("arrays", "wire"),
+        ("arrays", "protobuf_wire"),
         ("record",),
         ("files",),
         ("columns",),
     ),
     "tandemlog": (
-        ("lazy", "answer_columns"),
-        ("answer", "memory", "telemetry", "transport", "unpacking"),
+        ("lazy", "put_answer_columns"),
+        ("put_answer", "memory", "telemetry", "transport", "unpacking"),
         ("message",),
         ("errors",),
         ("arrow", "cluster", "forks", "hooks", "tracing"),

@@ -17,8 +17,8 @@ from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.consume.reading.positions import EARLIEST, LATEST
 from tandemlog.errors import TopicExistsError
 from tandemlog.memory import keep_freed_memory
-from tandemlog.produce.options import ProducerOptions
 from tandemlog.produce.producer import AsyncProducer
+from tandemlog.produce.producer_options import ProducerOptions
 
 from ..messages.load import HEAD, Consuming, Load, Measured, Producing
 from ..output.progress import progress_bar

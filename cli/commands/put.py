@@ -9,8 +9,8 @@ import typer
 
 from tandemlog.admin import AsyncAdmin
 from tandemlog.message import Message
-from tandemlog.produce.options import MAX_DELIVERY_TIMEOUT_MS, ProducerOptions
 from tandemlog.produce.producer import AsyncProducer
+from tandemlog.produce.producer_options import MAX_DELIVERY_TIMEOUT_MS, ProducerOptions
 
 from ..messages.inputs import (
     MAX_SIZE,

@@ -1,7 +1,7 @@
 """One gRPC channel an endpoint, made when it is first needed and kept while it is connected.
 
 A channel that has to connect again is replaced if the files of certificates have changed. Where TLS
-is the reason that there is no connection, a second look says why (transport/handshake.py); it runs
+is the reason that there is no connection, a second look says why (transport/tls_faults.py); it runs
 beside the attempts and takes none of their time.
 
 A request is sent only over a channel that is ready. So a refused connection is known to have
@@ -15,8 +15,8 @@ import grpc
 from grpc import aio
 
 from tandemlog.transport.channels import open_channel
-from tandemlog.transport.handshake import explain
 from tandemlog.transport.security_files import SecurityFileError, SecurityFiles
+from tandemlog.transport.tls_faults import explain
 
 from .options import CoordinatorOptions
 from .verdicts import AttemptError, Verdict

@@ -17,7 +17,7 @@ If another program wrote a chunk with its fields in another order, the generated
 from dataclasses import dataclass
 
 from tandemlog.format.constants import Buffer
-from tandemlog.format.wire import WireError, put_varint, read_varint
+from tandemlog.format.protobuf_wire import WireError, put_varint, read_varint
 
 from ..errors import ProtocolError
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from tandemlog.format.constants import MAX_GRPC_MESSAGE
 from tandemlog.transport.channels import open_channel
-from tandemlog.transport.handshake import explain, may_be_handshake
 from tandemlog.transport.security_files import SecurityFileError, SecurityFiles
+from tandemlog.transport.tls_faults import explain, may_be_handshake
 from tandemlog.v1 import common_pb2
 from tandemlog_server.storage.clock import Clock
 from tandemlog_server.storage.disk.file_system import FileSystem

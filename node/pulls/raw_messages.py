@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
-from tandemlog.format.wire import tag, varint
+from tandemlog.format.protobuf_wire import tag, varint
 from tandemlog.v1 import broker_pb2
 
 

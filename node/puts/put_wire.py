@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandemlog.format.constants import MAX_TABLE, Buffer
+from tandemlog.format.protobuf_wire import BYTES, VARINT, WireError, fields
 from tandemlog.format.record.batch import RecordBatch
-from tandemlog.format.wire import BYTES, VARINT, WireError, fields
 from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.storage.puts.put_path import AppendResult
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from tandemlog.format.columns.faults import walk_strict
 from tandemlog.format.columns.headers import HeaderColumns
-from tandemlog.format.columns.resync import MAGICS, magic_positions
+from tandemlog.format.columns.record_starts import MAGICS, magic_positions
 from tandemlog.format.columns.walk import StopReason, WalkResult
 from tandemlog.format.constants import (
     BODY_LENGTH_OFFSET,

@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     import grpc
     from grpc import aio
 
-    from ..transport import handshake
+    from ..transport import tls_faults
     from ..v1 import admin_pb2_grpc, broker_pb2_grpc
     from ..v1.admin_pb2_grpc import AdminAsyncStub
     from ..v1.broker_pb2_grpc import BrokerAsyncStub
     from . import pull_answer
 else:
-    handshake = lazy("tandemlog.transport.handshake")
+    tls_faults = lazy("tandemlog.transport.tls_faults")
     pull_answer = lazy(f"{__package__}.pull_answer")
     # they load gRPC: see own_grpc.py
     admin_pb2_grpc = lazy("tandemlog.v1.admin_pb2_grpc")
@@ -226,9 +226,9 @@ class Node:
         security = self._files.security
         if not security.tls or not isinstance(found, NodeUnavailableError):
             return found
-        if not handshake.may_be_handshake(details):
+        if not tls_faults.may_be_handshake(details):
             return found
-        fault = await handshake.explain(self.endpoint, security)
+        fault = await tls_faults.explain(self.endpoint, security)
         if fault is None:
             return found
         text = f"{self.endpoint}: {fault.text}"

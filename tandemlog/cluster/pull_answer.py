@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 
 from ..errors import BadRecordError
 from ..format.constants import Buffer
-from ..format.wire import WireError, fields
+from ..format.protobuf_wire import WireError, fields
 from ..v1 import broker_pb2, common_pb2
 
 PULL: Final = f"/{broker_pb2.DESCRIPTOR.services_by_name['Broker'].full_name}/Pull"

@@ -47,7 +47,7 @@ from ..errors import (
     UnknownProducerError,
     UnknownTopicError,
 )
-from ..telemetry.producing import ProducerCounters
+from ..telemetry.producer_statistics import ProducerCounters
 from ..v1 import broker_pb2, common_pb2
 from .put_batch import PutBatch
 

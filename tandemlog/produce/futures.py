@@ -19,10 +19,10 @@ from concurrent.futures import Future
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING
 from typing import Any
 
-from ..answer import PutAnswer
 from ..errors import ForkedClientError, TandemlogError
 from ..forks import watch
 from ..message import SendResult
+from ..put_answer import PutAnswer
 
 _DONE = (FINISHED, CANCELLED, CANCELLED_AND_NOTIFIED)
 

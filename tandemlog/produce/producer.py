@@ -19,12 +19,12 @@ from ..cluster.connection_options import secured
 from ..errors import BufferFullError, ClientClosedError
 from ..forks import inherited, watch
 from ..message import Bodies, Column, Message, Queues, SendManyResult, SendResult
-from ..telemetry.producing import ProducerStatistics
+from ..telemetry.producer_statistics import ProducerStatistics
 from ..tracing import ProducerTracing, sending_many
 from ..transport.security import Security
-from .core import ProducerCore
 from .futures import AsyncGroup
-from .options import ProducerOptions
+from .producer_core import ProducerCore
+from .producer_options import ProducerOptions
 from .put_batch import PutBatch, durability_of
 from .send_many import Collector, ManySender
 from .sender import Sender

@@ -17,20 +17,20 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..answer import PutAnswer
 from ..errors import TandemlogError
 from ..format.constants import MAX_TABLE, PRODUCER_MARK
+from ..format.protobuf_wire import tag, varint
 from ..format.record.producer_mark import ProducerMark
 from ..format.record.request_checksum import content_checksum, request_checksum
-from ..format.wire import tag, varint
 from ..lazy import HAVE_NUMPY, lazy
+from ..put_answer import PutAnswer
 from ..v1 import broker_pb2
 from .framing import with_property
 
 if TYPE_CHECKING:
-    from ..format.columns import request_checksum as checksum_columns
+    from ..format.columns import checksum_columns
 else:
-    checksum_columns = lazy("tandemlog.format.columns.request_checksum")
+    checksum_columns = lazy("tandemlog.format.columns.checksum_columns")
 
 _RECORDS = tag(broker_pb2.AppendRequest.DESCRIPTOR.fields_by_name["records"].number)
 

@@ -16,24 +16,24 @@ from dataclasses import replace
 from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Any
 
-from ..answer import PutAnswer
 from ..errors import InvalidArgumentError, SendManyError, TandemlogError
 from ..lazy import HAVE_NUMPY, lazy
 from ..message import Bodies, Column, Message, Queues, SendManyResult
+from ..put_answer import PutAnswer
 from .arrow_shapes import ArrowArray, ArrowTable, is_arrow
-from .core import ProducerCore
 from .framing import Framer, check_property_names
 from .message_columns import columns_of, message_parts, messages_of
+from .producer_core import ProducerCore
 from .put_batch import NullSink, OpenBatch, PutBatch, Sink, durability_of
 from .routes import SPREAD_BYTES, Route
 from .row_framing import RowFramer
 
 if TYPE_CHECKING:
-    import tandemlog.answer_columns as answer_columns
+    import tandemlog.put_answer_columns as put_answer_columns
 
     from . import column_framing, columns_input
 else:
-    answer_columns = lazy("tandemlog.answer_columns")
+    put_answer_columns = lazy("tandemlog.put_answer_columns")
     column_framing = lazy(f"{__package__}.column_framing")
     columns_input = lazy(f"{__package__}.columns_input")
 
@@ -113,7 +113,7 @@ class Collector:
                 for part, count in zip(self._parts, self._counts, strict=True)
             ]
             if HAVE_NUMPY:
-                return answer_columns.joined(parts, kind)
+                return put_answer_columns.joined(parts, kind)
             return array(
                 kind, chain.from_iterable(repeat(-1, p) if isinstance(p, int) else p for p in parts)
             )

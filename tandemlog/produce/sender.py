@@ -36,7 +36,7 @@ from ..errors import (
     TandemlogError,
 )
 from ..lazy import lazy
-from ..telemetry.producing import ProducerCounters, ProducerStatistics
+from ..telemetry.producer_statistics import ProducerCounters, ProducerStatistics
 from ..v1 import broker_pb2
 from .accumulator import Accumulator
 from .chain import Chain, Numbers, ProducerEndedError

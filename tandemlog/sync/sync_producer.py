@@ -23,20 +23,20 @@ from ..errors import ClientClosedError
 from ..forks import inherited, watch
 from ..lazy import lazy
 from ..message import Bodies, Column, Message, Queues, SendManyResult
-from ..produce.options import ProducerOptions
+from ..produce.producer_options import ProducerOptions
 from ..tracing import ProducerTracing, sending_many
 from ..transport.security import Security
 from .loop_thread import LoopThread
 
 if TYPE_CHECKING:
-    from ..produce import core, futures, put_batch
+    from ..produce import futures, producer_core, put_batch
     from ..produce import send_many as many
     from ..produce.framing import Framer
     from ..produce.futures import SendFuture
     from ..produce.routes import Route
-    from ..telemetry.producing import ProducerStatistics
+    from ..telemetry.producer_statistics import ProducerStatistics
 else:
-    core = lazy("tandemlog.produce.core")
+    producer_core = lazy("tandemlog.produce.producer_core")
     futures = lazy("tandemlog.produce.futures")
     put_batch = lazy("tandemlog.produce.put_batch")
     many = lazy("tandemlog.produce.send_many")
@@ -70,7 +70,7 @@ class Producer:
         self._cluster = put_batch.durability_of(wait=True)
         self._no_wait = put_batch.durability_of(wait=False)
         new_core = partial(
-            core.ProducerCore, endpoints, self._options,
+            producer_core.ProducerCore, endpoints, self._options,
             new_group=futures.SyncGroup, wake=self._wake,
         )  # fmt: skip
         self._core = self._thread.run(_opened(new_core))
@@ -268,8 +268,8 @@ class Producer:
 
 
 async def _opened(
-    new_core: "Callable[[], core.ProducerCore[SendFuture]]",
-) -> "core.ProducerCore[SendFuture]":
+    new_core: "Callable[[], producer_core.ProducerCore[SendFuture]]",
+) -> "producer_core.ProducerCore[SendFuture]":
     """In the loop, which will own the core."""
     created = new_core()
     await created.open()

@@ -23,7 +23,7 @@ from helpers.cli_node import (  # noqa: F401 - fixtures
 from tandemlog import Consumer
 from tandemlog.message import Message
 from tandemlog.produce.framing import is_reserved
-from tandemlog.produce.options import ProducerOptions
+from tandemlog.produce.producer_options import ProducerOptions
 from tandemlog.sync.sync_producer import Producer
 from tandemlog_server.node.node import Node
 

@@ -17,7 +17,7 @@ from helpers.cli_node import (  # noqa: F401 - fixtures
 from tandemlog import Admin
 from tandemlog.errors import QueuesNotEmptyError
 from tandemlog.message import Message
-from tandemlog.produce.options import ProducerOptions
+from tandemlog.produce.producer_options import ProducerOptions
 from tandemlog.sync.sync_producer import Producer
 from tandemlog_server.node.node import Node
 

@@ -14,7 +14,7 @@ import tandemlog
 from fakes.secured_node import access_text, bearer, token
 from helpers.machine_speed import slowness
 from helpers.running import NodeProcess, Running
-from tandemlog.produce.options import ProducerOptions
+from tandemlog.produce.producer_options import ProducerOptions
 from tandemlog.transport.data_frames import Kind, frame
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc
 

@@ -15,7 +15,7 @@ from tandemlog.format.constants import (
 )
 from tandemlog.format.record.producer_mark import MAX_PRODUCER_ID
 from tandemlog.produce.framing import USER_PROPERTIES_LIMIT
-from tandemlog.produce.options import ProducerOptions
+from tandemlog.produce.producer_options import ProducerOptions
 from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.storage.metadata.topics import MAX_QUEUES
 

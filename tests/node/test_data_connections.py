@@ -33,8 +33,8 @@ from tandemlog.errors import (
     UnknownTopicError,
 )
 from tandemlog.message import Message
-from tandemlog.produce.options import ProducerOptions
 from tandemlog.produce.producer import AsyncProducer
+from tandemlog.produce.producer_options import ProducerOptions
 from tandemlog.transport.data_frames import HEAD, LAST_CALL, Kind, greeting, head
 from tandemlog.transport.security import Security
 from tandemlog_server.node.access.caller_addresses import peer_of

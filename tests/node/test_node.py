@@ -29,8 +29,8 @@ from tandemlog.errors import (
 )
 from tandemlog.format.record.record import encode_record
 from tandemlog.message import Message
-from tandemlog.produce.options import ProducerOptions
 from tandemlog.produce.producer import AsyncProducer
+from tandemlog.produce.producer_options import ProducerOptions
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
 from tandemlog_server.ha.config import Replication
 from tandemlog_server.ha.coordinator.etcd_client import EtcdCoordinator

@@ -16,7 +16,7 @@ from tandemlog import Admin, Consumer
 from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.errors import TandemlogError
 from tandemlog.message import Message
-from tandemlog.produce.options import ProducerOptions
+from tandemlog.produce.producer_options import ProducerOptions
 from tandemlog.sync.sync_producer import Producer
 
 pytestmark = pytest.mark.cluster

@@ -8,8 +8,8 @@ from tandemlog import errors
 from tandemlog.admin import AsyncAdmin, TopicInfo
 from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.message import Message
-from tandemlog.produce.options import ProducerOptions
 from tandemlog.produce.producer import AsyncProducer
+from tandemlog.produce.producer_options import ProducerOptions
 
 
 @pytest.fixture

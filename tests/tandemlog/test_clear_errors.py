@@ -8,7 +8,7 @@ import pytest
 
 from fakes.fake_broker import ThreadedCluster, running_cluster
 from tandemlog import Admin, ConnectionOptions, Consumer, Message, Producer, SendManyResult, errors
-from tandemlog.produce.options import ProducerOptions
+from tandemlog.produce.producer_options import ProducerOptions
 
 NOWHERE = "127.0.0.1:1"
 SHORT = ConnectionOptions(connect_timeout_ms=300)

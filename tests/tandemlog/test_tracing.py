@@ -22,8 +22,8 @@ from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.consume.received.received_batch import ReceivedBatch
 from tandemlog.errors import InvalidArgumentError, InvalidMessageError
 from tandemlog.message import Message
-from tandemlog.produce.options import ProducerOptions
 from tandemlog.produce.producer import AsyncProducer
+from tandemlog.produce.producer_options import ProducerOptions
 from tandemlog_server.node.node import Node
 from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.node.settings.sections import StoreSection

@@ -8,7 +8,7 @@
               i8[n] each  |  topics  |  properties    of all rows
 
 Both are of the records before the mark goes in, and one CRC over the whole, none per record.
-columns/request_checksum.py has the same for many records.
+columns/checksum_columns.py has the same for many records.
 """
 
 from collections.abc import Iterable, Sequence

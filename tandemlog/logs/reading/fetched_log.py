@@ -26,9 +26,9 @@ from tandemlog.errors import (
     TandemlogError,
 )
 from tandemlog.transport.channels import open_sync_channel
-from tandemlog.transport.handshake import explain_now, may_be_handshake
 from tandemlog.transport.security import Security
 from tandemlog.transport.security_files import SecurityFileError, SecurityFiles
+from tandemlog.transport.tls_faults import explain_now, may_be_handshake
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
 
 from ..job_errors import FetchError, OptionError

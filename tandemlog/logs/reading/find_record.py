@@ -2,7 +2,12 @@
 
 from collections.abc import Iterator
 
-from tandemlog.format.columns.resync import HEAD_SIZE, MAGICS, magic_positions, starts_in_place
+from tandemlog.format.columns.record_starts import (
+    HEAD_SIZE,
+    MAGICS,
+    magic_positions,
+    starts_in_place,
+)
 from tandemlog.format.columns.walk import StopReason, walk
 from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.record.record import Record, decode_record

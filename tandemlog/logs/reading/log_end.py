@@ -15,7 +15,7 @@ from enum import Enum
 
 import numpy as np
 
-from tandemlog.format.columns.resync import HEAD_SIZE, stored_offset
+from tandemlog.format.columns.record_starts import HEAD_SIZE, stored_offset
 from tandemlog.format.columns.walk import StopReason, walk
 from tandemlog.format.record.record import Record
 

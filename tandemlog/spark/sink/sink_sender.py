@@ -3,7 +3,7 @@
     chunk 0, 1, 2, ...  ──▶  client's sender  ──▶  master         one stream, many in flight
     rows, duplicates    ◀──  outcomes         ◀──
 
-It uses the client's RequestSender, with one difference from the producer: a request keeps the
+It uses the client's RequestPipeline, with one difference from the producer: a request keeps the
 number of its chunk. If a request would need another number, the task fails, and Spark runs it
 again. A request's checksum covers everything written up to it, so a master that knows the last one
 also confirms those that it has forgotten. Requests do not expire one by one either: the task gives
@@ -14,7 +14,6 @@ import threading
 import time
 from typing import Final
 
-from tandemlog.answer import PutAnswer
 from tandemlog.errors import (
     MessageTooLargeError,
     OutcomeUnknownError,
@@ -22,11 +21,12 @@ from tandemlog.errors import (
     SequenceConflictError,
     TandemlogError,
 )
-from tandemlog.format.columns.request_checksum import content_checksum
+from tandemlog.format.columns.checksum_columns import content_checksum
 from tandemlog.format.errors import FormatError
 from tandemlog.format.record.batch import RecordBatch
 from tandemlog.format.record.request_checksum import request_checksum
-from tandemlog.produce.request_sender import RequestSender
+from tandemlog.produce.request_pipeline import RequestPipeline
+from tandemlog.put_answer import PutAnswer
 
 from ..cluster.cluster_errors import RepeatMismatchError, RowError, SinkError
 from ..cluster.live_options import WriteOptions
@@ -104,7 +104,7 @@ class SinkSender:
         self._options = options
         self._name = name
         self._requests = run(
-            RequestSender.with_fixed_numbers(
+            RequestPipeline.with_fixed_numbers(
                 connection_of(options.cluster),
                 name.producer_id,
                 name.epoch,

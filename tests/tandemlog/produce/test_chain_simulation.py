@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from fakes.fake_log import FakeLog, RefusedError
-from tandemlog.answer import PutAnswer
 from tandemlog.errors import OutcomeUnknownError, TandemlogError
 from tandemlog.format.record.record import decode_record
 from tandemlog.message import Message
 from tandemlog.produce.chain import Chain, Numbers
 from tandemlog.produce.framing import Framer
 from tandemlog.produce.put_batch import OpenBatch
+from tandemlog.put_answer import PutAnswer
 from tandemlog.v1 import broker_pb2, common_pb2
 
 PASSING = (common_pb2.BUSY, common_pb2.NOT_MASTER, common_pb2.NOT_IN_SYNC)

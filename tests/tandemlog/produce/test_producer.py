@@ -10,8 +10,8 @@ from fakes.fake_log import RefusedError
 from tandemlog import errors
 from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.message import Message
-from tandemlog.produce.options import ProducerOptions
 from tandemlog.produce.producer import AsyncProducer
+from tandemlog.produce.producer_options import ProducerOptions
 from tandemlog.v1 import common_pb2
 
 QUICK = ConnectionOptions(retry_timeout_ms=2_000, discovery_timeout_ms=500)

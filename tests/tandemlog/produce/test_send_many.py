@@ -9,8 +9,8 @@ from fakes.fake_broker import FakeCluster, Fault
 from fakes.fake_log import RefusedError
 from tandemlog import errors
 from tandemlog.message import Message
-from tandemlog.produce.options import ProducerOptions
 from tandemlog.produce.producer import AsyncProducer
+from tandemlog.produce.producer_options import ProducerOptions
 from tandemlog.v1 import common_pb2
 
 SMALL = ProducerOptions(batch_bytes=2_000, linger_ms=1_000)

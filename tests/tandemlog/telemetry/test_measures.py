@@ -4,7 +4,7 @@ import pytest
 
 from tandemlog.telemetry.measures import Latencies, Rate
 from tandemlog.telemetry.outages import Outages
-from tandemlog.telemetry.producing import ProducerCounters
+from tandemlog.telemetry.producer_statistics import ProducerCounters
 
 
 def test_percentiles_are_within_five_percent() -> None:

@@ -1,4 +1,4 @@
-"""The positions of many records of one request (answer.py), and of all of a send_many."""
+"""The positions of many records of one request (put_answer.py), and of all of a send_many."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandemlog.answer import PutAnswer
-from tandemlog.answer_columns import rank_in_group
 from tandemlog.message import SendResult
+from tandemlog.put_answer import PutAnswer
+from tandemlog.put_answer_columns import rank_in_group
 from tandemlog.v1 import broker_pb2
 
 
@@ -19,7 +19,7 @@ def test_rank_in_group_counts_equal_values_before(groups: list[int]) -> None:
 
 @pytest.mark.parametrize("few", [0, 48], ids=["by columns", "one by one"])
 def test_places_over_two_segments(monkeypatch: pytest.MonkeyPatch, few: int) -> None:
-    monkeypatch.setattr("tandemlog.answer.FEW", few)
+    monkeypatch.setattr("tandemlog.put_answer.FEW", few)
     response = broker_pb2.AppendResponse(store_host="1.2.3.4:5", store_timestamp=9)
     offsets = np.array([10, 20], "<i8").tobytes()
     later = np.array([11, -1], "<i8").tobytes()
@@ -47,7 +47,7 @@ def test_places_over_two_segments(monkeypatch: pytest.MonkeyPatch, few: int) -> 
 def test_a_node_that_adds_bytes_to_each_record_says_how_many(
     monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
-    monkeypatch.setattr("tandemlog.answer.FEW", few)
+    monkeypatch.setattr("tandemlog.put_answer.FEW", few)
     response = broker_pb2.AppendResponse()
     response.segments.add(first_index=0, count=2, physical_offset=1000, record_extra=20)
     response.segments.add(first_index=2, count=1, physical_offset=5000)

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from ..answer import PutAnswer
 from ..cluster.connection import Connection
 from ..cluster.endpoints import own_address
 from ..errors import (
@@ -30,7 +29,8 @@ from ..errors import (
 )
 from ..format.constants import MAX_GRPC_MESSAGE
 from ..lazy import lazy
-from ..telemetry.producing import ProducerCounters, RequestHooks
+from ..put_answer import PutAnswer
+from ..telemetry.producer_statistics import ProducerCounters, RequestHooks
 from .accumulator import Accumulator, FutureGroup
 from .chain import Numbers
 from .framing import USER_PROPERTIES_LIMIT, Framer
@@ -68,7 +68,7 @@ class RequestOptions:
     hooks: RequestHooks | None = None
 
 
-class RequestSender(Generic[FutureT]):
+class RequestPipeline(Generic[FutureT]):
     """Sends the requests of one writer in order, over a connection that stays the caller's.
 
     Made, opened and closed in the event loop that owns the connection. From `open` to `close` any
@@ -120,13 +120,13 @@ class RequestSender(Generic[FutureT]):
         batch_bytes: int,
         answer_seconds: float,
         unique_ids: bool,
-    ) -> "RequestSender[SendFuture]":
+    ) -> "RequestPipeline[SendFuture]":
         """An open one, for whole requests that another attempt makes again: the nth that is
         offered has the number n of `epoch`, and the first that would need another number fails,
         with all behind it. No request expires. `producer_id` None: a random name, so that only
         this attempt knows its requests again. Raises NoMasterError as `open`."""
         loop = asyncio.get_running_loop()
-        sender: RequestSender[SendFuture] = RequestSender(
+        sender: RequestPipeline[SendFuture] = RequestPipeline(
             connection,
             RequestOptions(batch_bytes, answer_seconds, unique_ids=unique_ids),
             Numbers(producer_id or os.urandom(8).hex(), epoch=epoch, fixed=True),
@@ -253,5 +253,5 @@ class RequestSender(Generic[FutureT]):
             self.routes.forget(batch.topics)
 
 
-def _look_soon(loop: asyncio.AbstractEventLoop, sender: RequestSender[Any]) -> None:
+def _look_soon(loop: asyncio.AbstractEventLoop, sender: RequestPipeline[Any]) -> None:
     loop.call_soon_threadsafe(sender.look)

@@ -14,12 +14,12 @@ from typing import Generic, TypeVar
 from ..cluster.connection import Connection
 from ..hooks import Hooks
 from ..telemetry.outages import call_back
-from ..telemetry.producing import ProducerStatistics
+from ..telemetry.producer_statistics import ProducerStatistics
 from .accumulator import FutureGroup
 from .chain import Numbers
 from .framing import Framer
-from .options import ProducerOptions
-from .request_sender import RequestOptions, RequestSender
+from .producer_options import ProducerOptions
+from .request_pipeline import RequestOptions, RequestPipeline
 from .sender import Sender
 
 FutureT = TypeVar("FutureT")
@@ -41,7 +41,7 @@ class ProducerCore(Generic[FutureT]):
         self.connection = Connection(endpoints, options.connection)
         self.numbers = _numbers(options)
         self.hooks = Hooks(options.hooks)
-        self.requests: RequestSender[FutureT] = RequestSender(
+        self.requests: RequestPipeline[FutureT] = RequestPipeline(
             self.connection,
             RequestOptions(
                 batch_bytes=options.batch_bytes,

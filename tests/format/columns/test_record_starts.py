@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandemlog.format.columns.resync import (
+from tandemlog.format.columns.record_starts import (
     HEAD_SIZE,
     magic_positions,
     starts_in_place,

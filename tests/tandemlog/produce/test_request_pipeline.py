@@ -6,22 +6,22 @@ import numpy as np
 import pytest
 
 from fakes.fake_broker import FakeCluster
-from tandemlog.answer import PutAnswer
 from tandemlog.cluster.connection import Connection
 from tandemlog.errors import ClientClosedError, MessageTooLargeError, TandemlogError
 from tandemlog.format.arrays.byte_column import ByteColumn
 from tandemlog.format.record.batch import RecordBatch
 from tandemlog.produce.futures import SendFuture
-from tandemlog.produce.request_sender import RequestSender
+from tandemlog.produce.request_pipeline import RequestPipeline
+from tandemlog.put_answer import PutAnswer
 
 
-async def opened(connection: Connection) -> RequestSender[SendFuture]:
-    return await RequestSender.with_fixed_numbers(
+async def opened(connection: Connection) -> RequestPipeline[SendFuture]:
+    return await RequestPipeline.with_fixed_numbers(
         connection, "copy:1", 3, batch_bytes=1 << 20, answer_seconds=5, unique_ids=False
     )
 
 
-def framed(sender: RequestSender[SendFuture], *bodies: bytes) -> RecordBatch:
+def framed(sender: RequestPipeline[SendFuture], *bodies: bytes) -> RecordBatch:
     return sender.frame(
         bodies=ByteColumn.of(list(bodies)),
         topics=("t",),
@@ -32,7 +32,7 @@ def framed(sender: RequestSender[SendFuture], *bodies: bytes) -> RecordBatch:
 
 
 async def outcome(
-    sender: RequestSender[SendFuture], batch: RecordBatch, checksum: int
+    sender: RequestPipeline[SendFuture], batch: RecordBatch, checksum: int
 ) -> PutAnswer | TandemlogError:
     """Of a request that is offered now."""
     done: asyncio.Future[PutAnswer | TandemlogError] = asyncio.get_running_loop().create_future()

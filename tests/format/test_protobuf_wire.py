@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandemlog.format.wire import (
+from tandemlog.format.protobuf_wire import (
     BYTES,
     VARINT,
     WireError,

@@ -9,7 +9,7 @@ from ..format.record.producer_mark import producer_id_fault
 from ..hooks import ClientHook, check_hooks
 
 if TYPE_CHECKING:
-    from ..telemetry.producing import ProducerStatistics
+    from ..telemetry.producer_statistics import ProducerStatistics
 
 MAX_DELIVERY_TIMEOUT_MS = 30 * 60_000
 

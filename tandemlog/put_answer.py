@@ -6,7 +6,7 @@
     physical offset   = the segment's position + the bytes before
 
 For all records at once and only on demand: most senders read few of their results. Of many records
-it is done by columns (answer_columns.py).
+it is done by columns (put_answer_columns.py).
 """
 
 from array import array
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    import tandemlog.answer_columns as answer_columns
+    import tandemlog.put_answer_columns as put_answer_columns
 else:
-    answer_columns = lazy(f"{__package__}.answer_columns")
+    put_answer_columns = lazy(f"{__package__}.put_answer_columns")
 
 
 class PutAnswer:
@@ -68,14 +68,14 @@ class PutAnswer:
     def record_queue_ids(self) -> "Sequence[int] | NDArray[np.int32]":
         """i4[n]"""
         if self._by_columns:
-            return answer_columns.record_queue_ids(self._queue_ids, self._queue_indexes)
+            return put_answer_columns.record_queue_ids(self._queue_ids, self._queue_indexes)
         return array("i", map(self._queue_ids.__getitem__, self._queue_indexes))
 
     @cached_property
     def physical_offsets(self) -> "Sequence[int] | NDArray[np.int64]":
         """i8[n], bytes; -1 if the node did not say."""
         if self._by_columns:
-            return answer_columns.physical_offsets(self._segments, self._sizes)
+            return put_answer_columns.physical_offsets(self._segments, self._sizes)
         offsets = array("q", [-1]) * self.count
         for segment in self._segments:
             offset = segment.physical_offset
@@ -88,7 +88,7 @@ class PutAnswer:
     def queue_offsets(self) -> "Sequence[int] | NDArray[np.int64]":
         """i8[n], messages; -1 if the node did not say."""
         if self._by_columns:
-            return answer_columns.queue_offsets(self._segments, self._queue_indexes)
+            return put_answer_columns.queue_offsets(self._segments, self._queue_indexes)
         offsets = array("q", [-1]) * self.count
         for segment in self._segments:
             following = list(unpack(f"<{len(segment.queue_offsets) // 8}q", segment.queue_offsets))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tandemlog.format.columns.request_checksum import content_checksum
+from tandemlog.format.columns.checksum_columns import content_checksum
 from tandemlog.format.record.request_checksum import content_checksum as content_checksum_of_few
 from tandemlog.format.record.request_checksum import request_checksum
 from tandemlog.message import Message

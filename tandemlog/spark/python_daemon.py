@@ -8,13 +8,13 @@ query starts, and a first query starts four to seven of them. If the archive bel
 PySpark, the installed files are used. This is only for sessions on one machine: elsewhere the
 parent cannot know that this package is installed.
 
-Between two tasks a worker collects garbage, which examines all objects of all its modules. So a
-new worker first imports what tasks need, and then freezes these objects. The parent itself must not
-import them: numpy and Arrow start threads, and the parent forks.
+Between two tasks a worker collects garbage, which examines all objects of all its modules. So a new
+worker first imports what tasks need, and then freezes these objects. The parent must not import
+them: numpy and Arrow start threads, and the parent forks.
 
-A query that needs no more rows (`show`, `limit`, `take`, a failed or cancelled one) closes the
+A query that needs no more rows (`show`, `limit`, `take`, a failed or cancelled query) closes the
 connection while its task still writes. That is not a fault, but PySpark's parent prints a traceback
-of the closed pipe for each such worker. Here the worker just ends; Spark has done with it.
+of the closed pipe for each such worker. Here the worker just ends.
 """
 
 import gc
@@ -30,7 +30,7 @@ _OF_TASKS = ("pyspark.worker", "tandemlog.spark.segments.segment_source")
 
 
 def without_archive(path: Sequence[str]) -> list[str]:
-    """The module path less an archive of the PySpark that can be imported from it anyhow."""
+    """The module path without an archive of the PySpark that is installed on it."""
     real = {os.path.realpath(each) for each in path if each}
     return [
         each
@@ -39,8 +39,8 @@ def without_archive(path: Sequence[str]) -> list[str]:
     ]
 
 
-def settle() -> None:
-    """In a new worker: import what its tasks need, and keep that out of every collection."""
+def prepare_worker() -> None:
+    """In a new worker: import what its tasks need, and keep that out of garbage collection."""
     if gc.get_freeze_count():
         return  # a child of the worker's own
     for name in _OF_TASKS:
@@ -49,13 +49,13 @@ def settle() -> None:
 
 
 def quiet(work: Loop) -> Loop:
-    """PySpark's loop of one worker, which ends without a word if Spark has hung up."""
+    """PySpark's loop of one worker, which ends silently if Spark has closed the connection."""
 
     def worker(sock: socket, authenticated: bool) -> int:
         try:
             return work(sock, authenticated)
         except (BrokenPipeError, ConnectionResetError):
-            # At once: what is left in buffers cannot go anywhere, and unwinding would say so.
+            # At once: buffers cannot be sent any more, and unwinding would print a traceback.
             os._exit(1)
 
     return worker
@@ -63,8 +63,8 @@ def quiet(work: Loop) -> Loop:
 
 if __name__ == "__main__":
     sys.path[:] = without_archive(sys.path)
-    os.register_at_fork(after_in_child=settle)
-    # Only now is it the compiled one.
+    os.register_at_fork(after_in_child=prepare_worker)
+    # Only now is this the compiled PySpark.
     from pyspark import daemon
 
     daemon.worker = quiet(daemon.worker)  # type: ignore[assignment]

@@ -1,15 +1,15 @@
-"""Creates a Spark session that tandemlog's sources and jobs run well on.
+"""Creates a Spark session for tandemlog's sources and jobs.
 
-Every setting here avoids a known pitfall: workers otherwise take `python3` from PATH instead
-of this interpreter; loopback TCP costs twice the slot time of a Unix socket for every Python task;
-Java may be missing.
+Every setting here avoids a known pitfall: workers would run `python3` from PATH instead of this
+interpreter; loopback TCP costs twice the slot time of a Unix socket for every Python task; Java may
+be missing.
 
     local     this machine, all cores (the default of the commands)
     test      two slots, no UI, two shuffle partitions, a JVM that starts fast
-    cluster   a master of its own: only what must hold there
+    cluster   a master elsewhere: only what is needed there
 
-A driver on one machine binds to loopback. With another master executors on other machines must
-reach it, so which profile it is follows from the master's address.
+A driver on one machine binds to loopback. With another master, executors on other machines must
+reach the driver, so the profile follows from the master's address.
 """
 
 import os
@@ -48,9 +48,9 @@ _ALWAYS = {
 _CHECKPOINTS = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
-"""What writes a stream's offsets and commits. The one that Spark takes by itself asks the programs
-readlink, four times, and chmod, twice, for each of the two files of a micro-batch; this one leaves
-it at chmod. On a local disk a rename is atomic either way. Spark 4.0 has it under another name."""
+"""What writes a stream's offsets and commits. Spark's default runs the programs readlink, four
+times, and chmod, twice, for each of the two files of a micro-batch; this one runs chmod alone. On a
+local disk a rename is atomic either way. Spark 4.0 has it under another name."""
 
 _ON_ONE_MACHINE = {
     "spark.python.daemon.module": "tandemlog.spark.python_daemon",
@@ -69,9 +69,9 @@ _COMPILE_LATER = (
     "-XX:Tier4CompileThreshold=120000",
     "-XX:Tier4BackEdgeThreshold=320000",
 )
-"""Eight times what Java counts before it compiles for the second time, which takes the cores from
-the tasks. What is done for every row comes there in its first second all the same; what plans a
-query does not."""
+"""Eight times the counts after which Java compiles for the second time, which takes the cores from
+the tasks. Code that runs for every row reaches them in its first second all the same; code that
+plans a query does not."""
 _FEW_CORES = 2
 _QUICK_START = "-XX:TieredStopAtLevel=1"
 
@@ -103,9 +103,9 @@ def settings(profile: Profile) -> dict[str, str]:
 
 
 def _collector_is_chosen() -> bool:
-    """Whether the environment tells every Java which collector to take; two are an error."""
-    told = (os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"))
-    return any(re.search(r"-XX:\+Use\w+GC\b", options) for options in told)
+    """Whether the environment chooses the collector of every Java; two would be an error."""
+    options = (os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"))
+    return any(re.search(r"-XX:\+Use\w+GC\b", each) for each in options)
 
 
 def profile_of(master: str) -> Profile:
@@ -119,11 +119,11 @@ def spark_session(
     profile: Profile | None = None,
     extra: dict[str, str] | None = None,
 ) -> SparkSession:
-    """A session for our formats and jobs, or the one that is active already.
+    """A session for tandemlog's formats and jobs, or the active one.
 
     `master` as Spark's: local[N], spark://host:port, or sc://host:port for a Connect server, which
-    brings its own Java and settings. `profile` None: that of the master. Workers run the Python
-    that runs this; on a cluster PYSPARK_PYTHON may name another one, as its executors know it.
+    brings its own Java and settings. `profile` None: that of the master. Workers run the same
+    Python as this process; on a cluster PYSPARK_PYTHON may name another one, by its path there.
     Raises JavaMissingError, and PipelineError for a PySpark that is too old or too new.
     """
     profile = profile or profile_of(master)
@@ -137,7 +137,7 @@ def spark_session(
         return SparkSession.builder.appName(app).remote(master).getOrCreate()
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tandemlog"
     os.environ["JAVA_HOME"] = str(ensure_java(os.environ, cache))
-    # Read when the JVM starts: from then on Spark says what went wrong, and nothing else.
+    # Read when the JVM starts: from then on Spark logs errors alone.
     logging_option = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
     builder = SparkSession.builder.appName(app).master(master)
     scratch = Path(tempfile.gettempdir()) / f"tandemlog-spark-{os.getuid()}"

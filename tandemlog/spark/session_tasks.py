@@ -1,4 +1,4 @@
-"""A function for each task of a Spark job: what logs/executors.py does with a session.
+"""Runs a function for each task of a Spark job: what logs/executors.py does with a session.
 
     run_in_session(spark, work, [a, b, c])  ──▶  data source tandemlog_tasks, 3 partitions
         executor: work(a) ──▶ one row, the answer in pickle  ──▶  driver: [work(a), work(b), ...]
@@ -104,12 +104,11 @@ def _unpacked(text: str) -> tuple[Callable[[Any], Any], list[Any]]:
 
 
 def _task_failure(problem: Exception) -> Exception:
-    """What a task raised, out of the traceback that Spark makes a text of; another problem is
-    answered as it is."""
-    found = re.findall(r"^(?:[\w.]+\.)?(\w+Error): (.*)$", str(problem), re.MULTILINE)
-    if not found:
+    """The error of the task, from the traceback in the text of Spark's error; else that error."""
+    errors = re.findall(r"^(?:[\w.]+\.)?(\w+Error): (.*)$", str(problem), re.MULTILINE)
+    if not errors:
         return problem
-    kind, text = found[-1]
+    kind, text = errors[-1]
     return TaskFailedError(text if kind in _OWN else f"{kind}: {text}")
 
 
@@ -123,12 +122,8 @@ def _reported(spark: SparkSession, total: int, progress: TaskProgress | None) ->
         yield
         return
     progress(0, total)
-    if is_remote(spark):
-        with _remote_progress(spark, total, progress):
-            yield
-    else:
-        with _local_progress(spark, total, progress):
-            yield
+    with (_remote_progress if is_remote(spark) else _local_progress)(spark, total, progress):
+        yield
     progress(total, total)
 
 
@@ -158,9 +153,9 @@ def _local_progress(spark: SparkSession, total: int, progress: TaskProgress) -> 
             done = 0
             for job in tracker.getJobIdsForGroup(group):
                 info = tracker.getJobInfo(job)
-                for stage in info.stageIds if info is not None else ():
-                    found = tracker.getStageInfo(stage)
-                    done += found.numCompletedTasks if found is not None else 0
+                for stage_id in info.stageIds if info is not None else ():
+                    stage = tracker.getStageInfo(stage_id)
+                    done += stage.numCompletedTasks if stage is not None else 0
             progress(min(done, total), total)
 
     watcher = threading.Thread(target=watch, name="tandemlog-progress", daemon=True)

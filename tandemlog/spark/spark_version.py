@@ -1,4 +1,4 @@
-"""Which PySpark this is made for, part by part.
+"""Which versions of PySpark work, part by part.
 
     4.0   the sources as a batch, the jobs, a batch write that may repeat rows
     4.1   a stream's write that may repeat rows      takes Arrow batches since then
@@ -6,9 +6,9 @@
     4.3   exactly-once writes                        where a task's input ends is found in PySpark's
                                                      own code (writer.py), as it is since then
 
-If an older version lacks a function, the driver refuses it by name before a task starts. Otherwise
-an import or a task would fail with a name that means nothing to the user. Newer versions than these
-have not been tried, and are refused as well.
+If an older version lacks something, the driver refuses it by name before a task starts. Otherwise
+an import or a task would fail with a name that means nothing to the user. Newer versions have not
+been tried, and are refused as well.
 """
 
 import re
@@ -26,7 +26,7 @@ EXACTLY_ONCE: Final[Version] = (4, 3)
 
 
 def version_fault() -> str | None:
-    """What is wrong with the PySpark that is installed; None for one that will do, or none."""
+    """What is wrong with the installed PySpark; None if it works, or there is none."""
     version = _installed()
     if version is None or OLDEST <= _minor(version) <= NEWEST:
         return None
@@ -34,14 +34,14 @@ def version_fault() -> str | None:
 
 
 def part_fault(part: str, needed: Version) -> str | None:
-    """That `part` needs a newer PySpark than the one that is installed; None if it does not."""
+    """The sentence that `part` needs a newer PySpark than the installed one; None if not."""
     if is_at_least(needed):
         return None
     return f"{part} needs PySpark {_text(needed)} or newer, {_installed()} is installed"
 
 
 def is_at_least(needed: Version) -> bool:
-    """Whether PySpark has this minor version; also without a PySpark that says its version."""
+    """Whether PySpark has this minor version or a newer one, or its version is not known."""
     version = _installed()
     return version is None or _minor(version) >= needed
 

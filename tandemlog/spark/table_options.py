@@ -1,4 +1,4 @@
-"""The options of CREATE TABLE, which Spark itself does not hand back to a source in Python.
+"""The options of CREATE TABLE, which Spark does not pass back to a source in Python.
 
     CREATE TABLE t USING tandemlog OPTIONS (endpoint ..., topic ...)
         schema()           gets the options, and what Spark adds to them
@@ -6,17 +6,17 @@
     SELECT ... FROM t      reader(schema) and streamReader(schema) get no options
     INSERT INTO t          writer(schema) gets none either: only the schema
 
-So the options travel in the schema: as metadata of its first column. Spark copies the metadata of a
-table's columns onto rows that it has to adapt to the table, onto all of them and no other column,
-and leaves rows alone that fit already: rows of another table of ours would then carry the options
-of that one, and would be written there. To make all rows need adapting, one text column of a table
-is a varchar of a length that no other table has (a checksum of the options), far beyond any text.
-That length is cleared from adapted rows.
+So the options travel in the schema: as metadata of its first column. Spark copies the metadata of
+all of a table's columns onto rows that it has to adapt to the table. Rows that fit already stay as
+they are: rows read from another table of ours would keep the options of that table, and would be
+written there. So that Spark has to adapt all rows, one text column of a table is a varchar of a
+length that no other table has (a checksum of the options), far beyond any text. Adapted rows no
+longer have that length.
 
-An expression clears it too, and everything else that its column carried. So each column of a table
-has the checksum in its metadata: rows go to the table whose options they carry only if all their
-columns have it, and are those of the table. All other rows that carry a table's options were read
-from it, and where they go is not known: they are refused.
+An expression removes it too, with all other metadata of its column. So each column of a table has
+the checksum in its metadata: rows are written to the table whose options they carry only if all
+their columns have it, and are those of the table. All other rows that carry a table's options were
+read from it, and their target is not known: they are refused.
 """
 
 import json
@@ -33,12 +33,12 @@ _KEY: Final = "tandemlog.table"
 _COLUMN: Final = "tandemlog.column"
 """Of each column: the table's checksum, and which of how many columns it is."""
 _VARCHAR: Final = "__CHAR_VARCHAR_TYPE_STRING"
-"""Where Spark keeps what a string was declared as."""
+"""Where Spark keeps the declared type of a string column."""
 _ADDED: Final = frozenset(
     {"provider", "owner", "comment", "location", "external", "is_managed_location"}
 )
 _MARKS: Final = ("keys", "tags", "topic", "uniq_key", "msg_id")
-"""The text columns that may carry the mark, the first one there does."""
+"""The text columns that may be the varchar; the first one of a table is."""
 _LONG: Final = 1 << 30
 
 NOT_HANDED_OVER: Final = (
@@ -54,8 +54,8 @@ def is_new_table(options: Mapping[str, str]) -> bool:
 
 
 def given_to_table(options: Mapping[str, str]) -> dict[str, str]:
-    """The options that the user gave to a new table, without what Spark adds, by lower-case name.
-    A path is a URL by then. Raises OptionError for a secret."""
+    """The options that the user gave to a new table, without Spark's additions, by lower-case name.
+    Spark has made a path a URL. Raises OptionError for a secret."""
     lower = {name.lower(): value for name, value in options.items()}
     chosen = {name for name in lower if f"option.{name}" in lower} | ({"path"} & set(lower))
     given = {name: lower[name] for name in lower if name in chosen and name not in _ADDED}
@@ -73,21 +73,21 @@ def given_to_table(options: Mapping[str, str]) -> dict[str, str]:
 def table_schema(schema: StructType, given: Mapping[str, str]) -> StructType:
     """The columns of a new table, with its options in them."""
     mark = next((name for name in _MARKS if name in schema.names), None)
-    kept = json.dumps(dict(sorted(given.items())))
-    length = _LONG + zlib.crc32(kept.encode()) % (_LONG - 1)
+    options = json.dumps(dict(sorted(given.items())))
+    length = _LONG + zlib.crc32(options.encode()) % (_LONG - 1)
     fields = []
     for number, field in enumerate(schema.fields):
         kind: DataType = VarcharType(length) if field.name == mark else field.dataType
-        metadata = {_COLUMN: _column(kept, schema, number)}
+        metadata = {_COLUMN: _column(options, schema, number)}
         if number == 0:
-            metadata[_KEY] = kept
+            metadata[_KEY] = options
         fields.append(StructField(field.name, kind, field.nullable, metadata))
     return StructType(fields)
 
 
-def _column(kept: str, schema: StructType, number: int) -> str:
+def _column(options: str, schema: StructType, number: int) -> str:
     names = ",".join(schema.names)
-    return f"{number}/{len(schema.fields)} {zlib.crc32(f'{kept} {names}'.encode()):08x}"
+    return f"{number}/{len(schema.fields)} {zlib.crc32(f'{options} {names}'.encode()):08x}"
 
 
 def without_marks(schema: StructType) -> StructType:
@@ -107,14 +107,14 @@ def without_marks(schema: StructType) -> StructType:
 def options_of_read(
     options: Mapping[str, str], schema: StructType, where: Collection[str]
 ) -> tuple[dict[str, str], bool]:
-    """The options of a read, and whether they are a table's: its own, below those of this query
-    (`SELECT ... WITH (...)`). Options that say where to read (one of `where`, in lower case) are
-    not a table's: the schema may come from one all the same."""
+    """The options of a read, and whether they are a table's: its own, overridden by those of this
+    query (`SELECT ... WITH (...)`). With an option that says where to read (one of `where`, in
+    lower case) they are not a table's, even if the schema comes from one."""
     given = {name.lower(): value for name, value in options.items()}
-    kept = _kept(schema)
-    if kept is None or any(name in given for name in where):
+    own = _options_in(schema)
+    if not own or any(name in given for name in where):
         return given, False
-    return kept | given, True
+    return json.loads(own) | given, True
 
 
 def options_of_write(
@@ -135,19 +135,17 @@ def options_of_write(
 
 
 def _is_adapted(schema: StructType) -> bool:
-    """Whether these are the columns of one table, as Spark makes them of other rows."""
+    """Whether these are the columns of one table, as Spark adapts other rows to it."""
     marked = any(name in schema.names for name in _MARKS)
-    kept = next((text for each in schema.fields if (text := (each.metadata or {}).get(_KEY))), "")
+    options = _options_in(schema)
     return marked and all(
         _VARCHAR not in (field.metadata or {})
-        and (field.metadata or {}).get(_COLUMN) == _column(kept, schema, number)
+        and (field.metadata or {}).get(_COLUMN) == _column(options, schema, number)
         for number, field in enumerate(schema.fields)
     )
 
 
-def _kept(schema: StructType) -> dict[str, str] | None:
-    for field in schema.fields:
-        if _KEY in (field.metadata or {}):
-            kept: dict[str, str] = json.loads(field.metadata[_KEY])
-            return kept
-    return None
+def _options_in(schema: StructType) -> str:
+    """A table's options in the metadata, as JSON; empty if there are none."""
+    metadata = (each.metadata or {} for each in schema.fields)
+    return next((each[_KEY] for each in metadata if _KEY in each), "")

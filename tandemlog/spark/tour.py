@@ -1,7 +1,7 @@
-"""The whole tour on one machine: a cluster, live topics, a stream, and the jobs over its files.
+"""A tour of the pipeline on one machine: a cluster, live topics, a stream, and jobs over its files.
 
     tandemlog up (a master, a slave)
-      write ▶ read ▶ copy by a stream ▶ copy again: nothing twice          live, over gRPC
+      write ▶ read ▶ copy by a stream ▶ copy again: no row twice           live, over gRPC
     stopped
       audit ▶ rebuild ▶ compare ▶ export ▶ restore ▶ stats                 files
 
@@ -68,11 +68,11 @@ class _Tour:
         seconds = round(time.monotonic() - started, 2)
         self.result.rows.append({"step": name, **done, "seconds": seconds})
 
-    def job(self, made: JobResult) -> dict[str, Any]:
+    def job(self, result: JobResult) -> dict[str, Any]:
         """A job's findings become the tour's."""
-        self.result.findings += made.findings
-        said = [f"{name} {each}" for name, each in made.summary.items() if name in _SHOWN]
-        return {"rows": made.summary.get("records"), "outcome": ", ".join(said)}
+        self.result.findings += result.findings
+        shown = [f"{name} {each}" for name, each in result.summary.items() if name in _SHOWN]
+        return {"rows": result.summary.get("records"), "outcome": ", ".join(shown)}
 
     @property
     def master(self) -> Path:
@@ -90,15 +90,15 @@ def run(
     rows: int = ROWS,
     progress: JobProgress = no_progress,
 ) -> JobResult:
-    """The tour, with its cluster, checkpoint and outputs below `folder` (made; must be empty), or
-    below a new temporary one, which stays.
+    """The tour, with its cluster, checkpoint and outputs below `folder`, which is created or empty,
+    or else below a new temporary folder, which stays.
 
     Raises OptionError for a folder that is not empty or without Spark, TourError if the cluster
-    does not start or a step gives something else than it must, and what the steps raise.
+    does not start or a step has an unexpected result, and what the steps raise.
     """
     if isinstance(spark, InProcess):
         raise OptionError("the demo shows Spark: it does not run without")
-    # Only now: what is refused leaves no folder behind.
+    # Only now, so that a refusal leaves no folder behind.
     folder = Path(folder or tempfile.mkdtemp(prefix="tandemlog-demo-"))
     if folder.exists() and any(folder.iterdir()):
         raise OptionError(f"{folder} is not empty: the demo needs an empty folder")
@@ -168,7 +168,7 @@ def _copy(tour: _Tour) -> dict[str, Any]:
 
 
 def _copy_again(tour: _Tour) -> dict[str, Any]:
-    """The last batch once more, as after a driver that died before it noted that it was done."""
+    """The last batch once more, as after a driver that died before it committed the batch."""
     commits = tour.folder / "checkpoint" / "commits"
     last = max(int(path.name) for path in commits.glob("[0-9]*"))
     for name in (str(last), f".{last}.crc"):
@@ -176,32 +176,12 @@ def _copy_again(tour: _Tour) -> dict[str, Any]:
     return _copy(tour)
 
 
-def _audit(tour: _Tour) -> dict[str, Any]:
-    return tour.job(audit(tour.spark, tour.master))
-
-
-def _rebuild(tour: _Tour) -> dict[str, Any]:
-    return tour.job(rebuild(tour.spark, tour.master, tour.folder / "rebuilt", _INDEX))
-
-
-def _compare(tour: _Tour) -> dict[str, Any]:
-    return tour.job(compare(tour.spark, tour.master, tour.slave))
-
-
-def _export(tour: _Tour) -> dict[str, Any]:
-    return tour.job(export(tour.spark, tour.master, tour.folder / "export"))
-
-
 def _restore(tour: _Tour) -> dict[str, Any]:
     restored = tour.folder / "restored"
-    made = tour.job(restore(tour.spark, tour.folder / "export", restored, _INDEX))
-    again = compare(tour.spark, tour.master, restored)
-    tour.result.findings += again.findings
-    return made | {"outcome": "equal to the master's log" if again.holds else "NOT EQUAL"}
-
-
-def _stats(tour: _Tour) -> dict[str, Any]:
-    return tour.job(stats(tour.spark, tour.master, tour.folder / "stats"))
+    row = tour.job(restore(tour.spark, tour.folder / "export", restored, _INDEX))
+    compared = compare(tour.spark, tour.master, restored)
+    tour.result.findings += compared.findings
+    return row | {"outcome": "equal to the master's log" if compared.holds else "NOT EQUAL"}
 
 
 _LIVE: Final[dict[str, Callable[[_Tour], dict[str, Any]]]] = {
@@ -211,12 +191,16 @@ _LIVE: Final[dict[str, Callable[[_Tour], dict[str, Any]]]] = {
     "the last batch again": _copy_again,
 }
 _FILES: Final[dict[str, Callable[[_Tour], dict[str, Any]]]] = {
-    "audit the master's log": _audit,
-    "rebuild its queues and index": _rebuild,
-    "compare master and slave": _compare,
-    "export to Parquet": _export,
+    "audit the master's log": lambda tour: tour.job(audit(tour.spark, tour.master)),
+    "rebuild its queues and index": lambda tour: tour.job(
+        rebuild(tour.spark, tour.master, tour.folder / "rebuilt", _INDEX)
+    ),
+    "compare master and slave": lambda tour: tour.job(compare(tour.spark, tour.master, tour.slave)),
+    "export to Parquet": lambda tour: tour.job(
+        export(tour.spark, tour.master, tour.folder / "export")
+    ),
     "restore from it": _restore,
-    "statistics": _stats,
+    "statistics": lambda tour: tour.job(stats(tour.spark, tour.master, tour.folder / "stats")),
 }
 
 
@@ -227,7 +211,7 @@ def _expect(true: bool, otherwise: str) -> None:
 
 @contextmanager
 def _cluster(folder: Path) -> Iterator[str]:
-    """`tandemlog up` with one slave, its log files small; the endpoint of the master."""
+    """`tandemlog up` with one slave and small log files; yields the endpoint of the master."""
     port = _free_port()
     log = folder.with_name("cluster.log")
     command = [sys.executable, "-m", "tandemlog", "up", "--dir", str(folder), "--slaves", "1"]
@@ -253,7 +237,7 @@ def _cluster(folder: Path) -> Iterator[str]:
 
 
 def _wait_ready(endpoint: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    """Until the master and its slave answer."""
+    """Wait until the master and its slave answer."""
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline:
         code = process.poll()
@@ -270,7 +254,7 @@ def _last_words(log: Path) -> str:
 
 
 def _wait_level(endpoint: str) -> None:
-    """Until the slave has what the master has: both logs are compared later."""
+    """Wait until the slave has the whole log of the master: both are compared later."""
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline:
         ends = [node.flushed_offset for node in _reachable(endpoint)]
@@ -290,7 +274,7 @@ def _reachable(endpoint: str) -> list[Any]:
 
 
 def _free_port() -> int:
-    """A port with its neighbour and those of HTTP, all free a moment ago."""
+    """A port that is free now, with its neighbour and those of HTTP."""
     for port in range(20_000, 32_000, 250):
         wanted = (port, port + 1, port + _HTTP_DISTANCE, port + _HTTP_DISTANCE + 1)
         with contextlib.suppress(OSError):

@@ -76,7 +76,7 @@ class PlainCluster:
     def held(self, queues: Iterable[Queue] = ()) -> dict[Queue, Held]:
         return dict.fromkeys(queues, NOTHING) | self.now
 
-    def gone_topic(self, topics: Sequence[str]) -> str | None:
+    def missing_topic(self, topics: Sequence[str]) -> str | None:
         return f"there is no topic {self.deleted}" if self.deleted in topics else None
 
     def at_time(self, queues: Sequence[Queue], time_ms: int) -> Offsets:

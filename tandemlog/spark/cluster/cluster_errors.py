@@ -8,24 +8,24 @@ class ClusterError(PipelineError):
 
 
 class OffsetsError(PipelineError):
-    """Offsets or times that the queues do not have; names the queue and what it holds."""
+    """Offsets or times that a queue does not have; names the queue and what it holds."""
 
 
 class DataLossError(PipelineError):
-    """Messages that were to be read are gone. With failOnDataLoss=false reading continues behind
-    them."""
+    """Messages that were to be read are no longer there. With failOnDataLoss=false reading
+    continues behind them."""
 
 
 class SinkSchemaError(PipelineError):
-    """Columns that no message can be made of."""
+    """Columns of which the sink cannot make messages."""
 
 
 class SinkError(PipelineError):
-    """Rows of a partition were not all acknowledged."""
+    """Some rows of a partition were not acknowledged."""
 
 
 class RowError(SinkError):
-    """A row that no message can be made of; `row` counts within its chunk."""
+    """A row of which the sink cannot make a message; `row` counts within its chunk."""
 
     def __init__(self, row: int, reason: str) -> None:
         super().__init__(f"row {row} of its chunk: {reason}")
@@ -37,4 +37,4 @@ class RowError(SinkError):
 
 
 class RepeatMismatchError(SinkError):
-    """A partition is written again with other rows, or in other pieces, than the first time."""
+    """A partition is written again, with other rows or in other chunks than the first time."""

@@ -2,8 +2,8 @@
 
 Most have the same name and form: assign, startingOffsets, endingOffsets, the options by time,
 failOnDataLoss, maxOffsetsPerTrigger, minPartitions, topic. Four more mean exactly what an option
-here means, and are taken for it. For every other one there is a sentence that names the option
-here, because to ignore it would read or write something else than its user expects.
+here means, and are accepted for it. For every other one there is a sentence that names the option
+here: if it were ignored, the query would read or write something else than its user expects.
 """
 
 from typing import Final
@@ -86,15 +86,14 @@ KAFKA_COLUMNS: Final = {
 
 
 def kafka_fault(key: str) -> str | None:
-    """What is said of an option of Kafka's that is not taken; None if it is none of Kafka's.
+    """What to use in place of an option of Kafka's that is not accepted; None for other options.
     `key` is in lower case."""
-    found = _ELSEWHERE.get(key)
-    if found is None:
-        found = next((text for start, text in _FAMILIES if key.startswith(start)), None)
-    return None if found is None else f"option {key} is one of Kafka's: {found}"
+    families = (text for start, text in _FAMILIES if key.startswith(start))
+    advice = _ELSEWHERE.get(key) or next(families, None)
+    return None if advice is None else f"option {key} is one of Kafka's: {advice}"
 
 
 def kafka_column(name: str) -> str:
-    """An addition to what is said of a column that there is not; empty if it is none of Kafka's."""
-    found = KAFKA_COLUMNS.get(name.lower())
-    return "" if found is None else f". Kafka's {name.lower()} is here {found}"
+    """An addition to the error for an unknown column, if it is one of Kafka's; else empty."""
+    ours = KAFKA_COLUMNS.get(name.lower())
+    return "" if ours is None else f". Kafka's {name.lower()} is here {ours}"

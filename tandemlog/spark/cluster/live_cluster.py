@@ -1,7 +1,7 @@
-"""What the driver asks the cluster: which queues there are, what they hold, where a group stands.
+"""What the driver asks the cluster: which queues exist, what they hold, where a group continues.
 
-The master decides what queues hold. If there is none, the ranges of the responding nodes are
-combined, and may be behind: then `sure` is False, and no message counts as lost or missing.
+The master knows what queues hold. Without a master the ranges of the responding nodes are combined,
+and may be behind: then `sure` is False, and no message counts as lost or missing.
 """
 
 import re
@@ -34,7 +34,7 @@ from .process_connections import connection_of, run
 from .queue_offsets import Offsets, Queue
 from .resolve_offsets import NOTHING, Held
 
-_READABLE: Final = 4
+_READABLE, _WRITABLE = 4, 2
 MAX_PLACES: Final = 256
 _TIMES_BYTES: Final = 1 << 20
 _QUEUES_OF_PULL: Final = 1_000
@@ -42,28 +42,28 @@ _QUEUES_OF_PULL: Final = 1_000
 _SAMPLE: Final = 16
 """Messages of a queue whose mean size stands for all."""
 TRIES: Final = 5
-"""For a look at the queues in which no change of master falls."""
+"""To read what the queues hold without a change of master meanwhile."""
 
 ClusterT = TypeVar("ClusterT")
 ResultT = TypeVar("ResultT")
-Given = ParamSpec("Given")
+ArgsT = ParamSpec("ArgsT")
 
 
 def asked(
     doing: str,
 ) -> Callable[
-    [Callable[Concatenate[ClusterT, Given], Coroutine[Any, Any, ResultT]]],
-    Callable[Concatenate[ClusterT, Given], ResultT],
+    [Callable[Concatenate[ClusterT, ArgsT], Coroutine[Any, Any, ResultT]]],
+    Callable[Concatenate[ClusterT, ArgsT], ResultT],
 ]:
-    """Runs a method in the loop of the process. Raises ClusterError, which says what was being
-    done; {0} is the first argument that is given by its place."""
+    """Runs a method in the loop of the process. Raises ClusterError, which says what it was doing;
+    {0} is the first positional argument."""
 
     def in_loop(
-        method: Callable[Concatenate[ClusterT, Given], Coroutine[Any, Any, ResultT]],
-    ) -> Callable[Concatenate[ClusterT, Given], ResultT]:
+        method: Callable[Concatenate[ClusterT, ArgsT], Coroutine[Any, Any, ResultT]],
+    ) -> Callable[Concatenate[ClusterT, ArgsT], ResultT]:
         @wraps(method)
-        def called(self: ClusterT, /, *given: Given.args, **named: Given.kwargs) -> ResultT:
-            return run(method(self, *given, **named), doing.format(*given))
+        def called(self: ClusterT, /, *args: ArgsT.args, **named: ArgsT.kwargs) -> ResultT:
+            return run(method(self, *args, **named), doing.format(*args))
 
         return called
 
@@ -71,7 +71,7 @@ def asked(
 
 
 class Cluster:
-    """The queues of `selection`. All methods raise ClusterError saying what was asked for."""
+    """The queues of `selection`. All methods raise ClusterError, which says what was asked."""
 
     def __init__(self, options: ClusterOptions, selection: Selection) -> None:
         self._options = options
@@ -87,13 +87,13 @@ class Cluster:
         topics = await self._positions().topics(self._names())
         if self._pattern is None:
             return sorted(queues_of(topics, self._selection.assigned or None))
-        found = [each for each in topics if self._matches(each)]
-        if not found:
+        matching = [each for each in topics if self._matches(each)]
+        if not matching:
             raise ClusterError(
                 f"option topicsPattern: no topic matches {self._pattern.pattern!r}; there are "
                 f"{', '.join(sorted(each.name for each in topics)[:50]) or 'none'}"
             )
-        return sorted(queues_of(found, None))
+        return sorted(queues_of(matching, None))
 
     def _matches(self, topic: admin_pb2.Topic) -> bool:
         return bool(topic.perm & _READABLE) and self._selects(topic.name)
@@ -107,8 +107,7 @@ class Cluster:
 
     @asked("asking what the queues hold")
     async def held(self, queues: Iterable[Queue] = ()) -> dict[Queue, Held]:
-        """What the selected queues hold, `queues` among them even if that is nothing. Sets
-        `sure`."""
+        """What the selected queues hold, and `queues` even if they hold nothing. Sets `sure`."""
         ranges, self.sure = await self._positions().ranges_in_cluster(self._names())
         return dict.fromkeys(queues, NOTHING) | {
             queue: Held(each.min_offset, each.max_offset, each.max_timestamp)
@@ -125,14 +124,14 @@ class Cluster:
     @asked("comparing offsets with the log")
     async def check(self, positions: Offsets, history: LogHistory | None) -> PositionCheck | None:
         """Whether offsets of next messages, read from a log with `history`, mean the same in the
-        cluster's log now, and that log's history. Without a `history` it is only asked for; None if
-        the nodes are too old to say. Waits for a master, as `held` does; without one sets `sure` to
-        False and gives None."""
+        cluster's log now; and that log's history, which is all without `history`. None if the nodes
+        are too old to know. Waits for a master, as `held` does; without one sets `sure` to False
+        and returns None."""
 
         async def compared(node: Node) -> PositionCheck:
-            found = await check_positions(node, None, {}, self._timeout_ms)
-            if history is None or _has_only_grown(history, found.history):
-                return found
+            now = await check_positions(node, None, {}, self._timeout_ms)
+            if history is None or _has_only_grown(history, now.history):
+                return now
             return await check_positions(node, history, positions, self._timeout_ms)
 
         try:
@@ -149,17 +148,17 @@ class Cluster:
 
     @asked("asking for the history of the log")
     async def is_of(self, history: LogHistory) -> bool:
-        """Without a master: whether all nodes that respond have a log with just this history."""
-        found, _ = await self._questions().ask(
+        """Without a master: whether the logs of all responding nodes have exactly this history."""
+        checks, _ = await self._questions().ask(
             lambda node: check_positions(node, None, {}, self._timeout_ms),
             "asking for its history",
         )
-        return all(each.history.newest == history.newest for each in found)
+        return all(each.history.newest == history.newest for each in checks)
 
     @asked("looking for the topics")
-    async def gone_topic(self, topics: Sequence[str]) -> str | None:
-        """What the master says of one of the topics that is not there; None if all are, or no
-        master can be asked."""
+    async def missing_topic(self, topics: Sequence[str]) -> str | None:
+        """What the master says of a topic that does not exist; None if all exist, or without a
+        master."""
 
         async def listed(node: Node) -> None:
             await pages_of_topics(
@@ -177,33 +176,32 @@ class Cluster:
 
     @asked("looking for messages of {1} ms")
     async def at_time(self, queues: Sequence[Queue], time_ms: int) -> Offsets:
-        """By queue, the first message stored at or after a time; the end where there is none."""
+        """By queue, the first message stored at or after a time, or else the end."""
         return await self._positions().at_time(queues, time_ms)
 
     @asked("asking for the offsets of group {0}")
     async def committed(self, group: str, queues: Iterable[Queue]) -> Offsets:
-        """Where a group stands, for those of the queues where it does."""
+        """The committed offsets of a group in those of the queues that have one."""
         wanted = list(queues)
-        found = await self._positions().committed(group, sorted({topic for topic, _ in wanted}))
-        return {queue: found[queue] for queue in wanted if queue in found}
+        offsets = await self._positions().committed(group, sorted({topic for topic, _ in wanted}))
+        return {queue: offsets[queue] for queue in wanted if queue in offsets}
 
     @asked("storing the offsets of group {0}")
     async def commit(
         self, group: str, offsets: Mapping[Queue, int], history: LogHistory | None = None
     ) -> None:
-        """Where a group continues, kept by the cluster. `history`: of the log in which these are
-        offsets; those of messages that are not in the log any more are not kept, and raise
-        ClusterError."""
+        """Store in the cluster where a group continues. `history`: of the log of these offsets.
+        Raises ClusterError, and stores nothing, for messages that are no longer in the log."""
         log_term = history.newest if history is not None else (0, 0)
         await self._positions().commit(group, offsets, log_term=log_term)
 
     @asked("measuring messages")
     async def mean_sizes(self, starts: Mapping[Queue, int]) -> dict[Queue, float]:
-        """Mean bytes of the first few messages from these places on."""
+        """Mean bytes of the first few messages from these offsets on."""
         sizes: dict[Queue, float] = {}
         for places in in_parts(sorted(starts.items()), _QUEUES_OF_PULL):
-            found = await self._pull(places, max_messages=_SAMPLE)
-            for batch in found.values():
+            batches = await self._pull(places, max_messages=_SAMPLE)
+            for batch in batches.values():
                 sizes[batch.topic, batch.queue_id] = len(batch.records) / len(batch)
         return sizes
 
@@ -212,16 +210,15 @@ class Cluster:
         self, messages: Sequence[tuple[str, int, int]]
     ) -> dict[tuple[str, int, int], int]:
         """Store times (ms) of the messages with this topic, queue id and queue offset, in one
-        request: those of the first MAX_PLACES that are there, and of as many as fit into an
-        answer."""
+        request: of the first MAX_PLACES, those that exist and fit into one response."""
         places = [((topic, queue_id), offset) for topic, queue_id, offset in messages[:MAX_PLACES]]
-        found = await self._pull(places, max_messages=1, max_bytes=_TIMES_BYTES)
-        return {messages[index]: batch[0].store_timestamp for index, batch in found.items()}
+        batches = await self._pull(places, max_messages=1, max_bytes=_TIMES_BYTES)
+        return {messages[index]: batch[0].store_timestamp for index, batch in batches.items()}
 
     async def _pull(
         self, places: Sequence[Place], *, max_messages: int, max_bytes: int = 0
     ) -> dict[int, ReceivedBatch]:
-        """What any node has at these places, by their index, where it has a message."""
+        """The messages that any node has at these places, by the index of the place."""
         if not places:
             return {}
         pulled = await self._reader().ask(
@@ -242,27 +239,27 @@ class Cluster:
 
 
 def _has_only_grown(known: LogHistory, now: LogHistory) -> bool:
-    """Whether `now` has no term behind those of `known`: then all positions mean the same. A term
-    without an id does not prove it."""
+    """Whether `now` has no term after those of `known`: then all positions mean the same. A term
+    without an id does not prove that."""
     return now.terms[-1:] == known.terms[-1:] and known.newest[1] != 0
 
 
-def in_one_term(cluster: Cluster, look: Callable[[], ResultT]) -> tuple[ResultT, LogHistory | None]:
-    """What `look` finds, and the history of the log that it is of, None if no node says: no other
-    term has begun meanwhile."""
+def in_one_term(cluster: Cluster, read: Callable[[], ResultT]) -> tuple[ResultT, LogHistory | None]:
+    """The result of `read`, during which no other term began, and the history of that log; None if
+    no node says."""
     checked = cluster.check({}, None)
     for _ in range(TRIES):
-        found = look()
+        result = read()
         before, checked = checked, cluster.check({}, None)
         if checked is None or (before and before.history.newest == checked.history.newest):
             break
-    return found, None if checked is None else checked.history
+    return result, None if checked is None else checked.history
 
 
 @contextmanager
 def judged(*, sure: bool) -> Iterator[None]:
-    """Around what holds offsets against what the queues hold: unless that is `sure`, a loss or an
-    offset that is nowhere is a ClusterError."""
+    """Around a comparison of offsets with what the queues hold: unless that is `sure`, a loss or an
+    unknown offset becomes a ClusterError."""
     try:
         yield
     except (DataLossError, OffsetsError) as error:
@@ -275,29 +272,29 @@ def judged(*, sure: bool) -> Iterator[None]:
 
 
 def check_reachable(options: ClusterOptions) -> None:
-    """That some node answers; raises ClusterError."""
+    """Check that some node answers. Raises ClusterError."""
     run(_reach(options), "looking for the cluster")
 
 
 async def _reach(options: ClusterOptions) -> None:
     async def is_there(node: object) -> None:
-        """It is enough that there is one."""
+        """To have found a node is enough."""
 
     await Reader(connection_of(options), ReadFrom.ANY).ask(is_there)
 
 
 def check_writable(options: ClusterOptions, topic: str) -> int:
-    """The queues of a topic that messages are to be sent to. Raises ClusterError if the
-    cluster cannot be reached, or has no such topic to write to."""
+    """How many queues a topic has to write to. Raises ClusterError if the cluster cannot be
+    reached, or has no such topic that can be written."""
     return run(_writable(options, topic), f"looking at topic {topic}")
 
 
 async def _writable(options: ClusterOptions, topic: str) -> int:
     connection = connection_of(options)
-    [found] = await Positions(connection, Reader(connection, ReadFrom.ANY)).topics([topic])
-    if not found.perm & 2 or found.write_queues < 1:
+    [config] = await Positions(connection, Reader(connection, ReadFrom.ANY)).topics([topic])
+    if not config.perm & _WRITABLE or config.write_queues < 1:
         raise TandemlogError(
-            f"topic {topic!r} takes no messages: permission {found.perm}, "
-            f"{found.write_queues} write queues"
+            f"topic {topic!r} takes no messages: permission {config.perm}, "
+            f"{config.write_queues} write queues"
         )
-    return found.write_queues
+    return config.write_queues

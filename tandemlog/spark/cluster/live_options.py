@@ -27,7 +27,7 @@ tandemlog/cluster/profiles.py."""
 
 
 class Strategy(Enum):
-    """What a starting time later than every message of a queue means."""
+    """What to do with a starting time that is later than every message of a queue."""
 
     ERROR = "error"
     LATEST = "latest"
@@ -40,7 +40,7 @@ class Guarantee(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """How to get at the cluster; times in ms."""
+    """How to reach the cluster; times in ms."""
 
     endpoint: tuple[str, ...]
     request_timeout_ms: int = 10_000
@@ -115,7 +115,7 @@ class WriteOptions:
 
 
 class Use(Enum):
-    """Who reads options."""
+    """What options are for."""
 
     BATCH = "a batch read"
     STREAM = "a stream"

@@ -1,21 +1,20 @@
 """The options of format("tandemlog"): names, forms, defaults; every mistake is one clear error.
 
-Spark hands options over as text under lower-case names. Each table below maps an option to its
-parser and its field; an option in no table is an error that names the nearest one. Some options are
-only for a batch or only for a stream, and the other refuses them.
+Spark passes options as text under lower-case names. The table below has the parser and the field of
+each; an option that is not in it is an error that names the nearest one. Some options are only for
+a batch or only for a stream, and the other refuses them.
 """
 
 import difflib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from tandemlog.cluster.endpoints import parse_endpoints
 from tandemlog.cluster.profiles import chosen
 from tandemlog.cluster.topology import ReadFrom
 from tandemlog.errors import InvalidArgumentError
-from tandemlog.format.errors import FormatError
 from tandemlog.logs.job_errors import OptionError
 
 from . import option_values as values
@@ -37,9 +36,12 @@ from .queue_offsets import Position, parse_assignment
 
 @dataclass(frozen=True, slots=True)
 class _Option:
+    """`field`: of a class of live_options.py that has the value as it is."""
+
     name: str
     parse: values.Parser
     uses: frozenset[Use]
+    field: str = ""
 
 
 def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
@@ -56,35 +58,9 @@ def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
         selection=_selection(given),
         start=start,
         end=end,
-        admission=Admission(
-            **_renamed(
-                given,
-                max_rows="maxOffsetsPerTrigger",
-                max_bytes="maxBytesPerTrigger",
-                min_rows="minOffsetsPerTrigger",
-                max_delay_ms="maxTriggerDelay",
-            )
-        ),
-        partitioning=Partitioning(
-            **_renamed(
-                given,
-                min_partitions="minPartitions",
-                max_partitions="maxPartitions",
-                max_records="maxRecordsPerPartition",
-            )
-        ),
-        **_renamed(
-            given,
-            time_strategy="startingOffsetsByTimestampStrategy",
-            fail_on_data_loss="failOnDataLoss",
-            columns="columns",
-            tags="tags",
-            read_from="readFrom",
-            group="groupId",
-            pull_bytes="pullBytes",
-            pull_timeout_ms="pullTimeoutMs",
-            verify_crc="verifyCrc",
-        ),
+        admission=Admission(**_fields(Admission, given)),
+        partitioning=Partitioning(**_fields(Partitioning, given)),
+        **_fields(ReadOptions, given),
     )
 
 
@@ -98,21 +74,7 @@ def write_options(options: Mapping[str, str], *, stream: bool) -> WriteOptions:
             )
     if "idempotencyEpoch" in given and "idempotencyId" not in given:
         raise OptionError("option idempotencyEpoch numbers the runs of an idempotencyId: give both")
-    return WriteOptions(
-        cluster=_cluster(given),
-        **_renamed(
-            given,
-            topic="topic",
-            guarantee="deliveryGuarantee",
-            idempotency_id="idempotencyId",
-            idempotency_epoch="idempotencyEpoch",
-            batch_messages="batchMessages",
-            batch_bytes="batchBytes",
-            send_timeout_ms="sendTimeoutMs",
-            wait="waitForCluster",
-            unique_ids="uniqueIds",
-        ),
-    )
+    return WriteOptions(cluster=_cluster(given), **_fields(WriteOptions, given))
 
 
 def cluster_options(options: Mapping[str, str]) -> ClusterOptions:
@@ -121,8 +83,8 @@ def cluster_options(options: Mapping[str, str]) -> ClusterOptions:
 
 
 def check_table(given: Mapping[str, str]) -> None:
-    """The options of CREATE TABLE, which serve reads, streams and writes: that all exist and have
-    values that can be, and say which topics of which cluster. Raises OptionError."""
+    """Check the options of CREATE TABLE, which serve reads, streams and writes: all must exist with
+    a valid value, and name topics and a cluster. Raises OptionError."""
     values_of: dict[str, Any] = {}
     for key, text in given.items():
         if key in _OF_TABLES:
@@ -130,13 +92,13 @@ def check_table(given: Mapping[str, str]) -> None:
         option = _OPTIONS.get(_ALIASES.get(key, key))
         if option is None:
             raise _no_option(key, None)
-        values_of[option.name] = _read(option, text)
+        values_of[option.name] = values.parsed(option.name, option.parse, text)
     _cluster(values_of)
     _selection(values_of)
 
 
 def for_use(given: Mapping[str, str], use: Use) -> dict[str, str]:
-    """Of a table's options those for this use: it may have others for its other uses."""
+    """The table's options for this use: it may have others for its other uses."""
     return {
         key: text
         for key, text in given.items()
@@ -148,18 +110,19 @@ def for_use(given: Mapping[str, str], use: Use) -> dict[str, str]:
 def chosen_columns(options: Mapping[str, str]) -> tuple[str, ...] | None:
     """The option columns: all that a schema depends on. Raises OptionError, also for unknown names:
     this is the first check of the options."""
-    for key in _lower(options):
-        if key not in _SPARKS_OWN and _ALIASES.get(key, key) not in _OPTIONS:
+    given = _lower(options)
+    for key in given:
+        if key not in SPARKS_OWN and _ALIASES.get(key, key) not in _OPTIONS:
             raise _no_option(key, None)
-    text = _lower(options).get("columns")
-    return None if text is None else _read(_OPTIONS["columns"], text)
+    text = given.get("columns")
+    return None if text is None else values.parsed("columns", values.names, text)
 
 
 def _parsed(options: Mapping[str, str], use: Use) -> dict[str, Any]:
     """Values by the option's full name."""
     given: dict[str, Any] = {}
     for key, text in _lower(options).items():
-        if use is Use.WRITE and key in _SPARKS_OWN:
+        if use is Use.WRITE and key in SPARKS_OWN:
             continue
         option = _OPTIONS.get(_ALIASES.get(key, key))
         if option is None:
@@ -169,7 +132,7 @@ def _parsed(options: Mapping[str, str], use: Use) -> dict[str, Any]:
             raise OptionError(f"option {option.name} is for {where}, not for {use.value}")
         if option.name in given:
             raise OptionError(f"option {option.name} is given twice")
-        given[option.name] = _read(option, text)
+        given[option.name] = values.parsed(option.name, option.parse, text)
     return given
 
 
@@ -186,13 +149,6 @@ def _lower(options: Mapping[str, str]) -> dict[str, str]:
     return {key.lower(): text for key, text in options.items()}
 
 
-def _read(option: _Option, text: str) -> Any:
-    try:
-        return option.parse(str(text))
-    except (ValueError, FormatError) as error:
-        raise OptionError(f"option {option.name}={text!r}: {error}") from None
-
-
 def _nearest(key: str, use: Use | None) -> str:
     names = {
         name: option.name for name, option in _OPTIONS.items() if use is None or use in option.uses
@@ -203,13 +159,20 @@ def _nearest(key: str, use: Use | None) -> str:
     return f"; there are {', '.join(sorted(names.values()))}"
 
 
-def _renamed(given: Mapping[str, Any], **fields: str) -> dict[str, Any]:
-    return {name: given[option] for name, option in fields.items() if option in given}
+def _fields(kind: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The given options that are fields of a class of live_options.py."""
+    names = {each.name for each in fields(kind)}
+    return {
+        option.field: given[option.name]
+        for option in _OPTIONS.values()
+        if option.field in names and option.name in given
+    }
 
 
 def _cluster(given: Mapping[str, Any]) -> ClusterOptions:
-    """With what the variables and the profile file of the driver's machine say. The files are read
-    by each executor: they must be there under the same names."""
+    """How the cluster is reached; what the options leave open is in the variables and the profile
+    file of the driver's machine. Each executor reads the files of certificates and tokens: there
+    they must have the same names."""
     settings = {setting: given[name] for name, setting in CONNECTING.items() if name in given}
     settings["endpoint"] = ",".join(given.get("endpoint", ()))
     try:
@@ -224,11 +187,7 @@ def _cluster(given: Mapping[str, Any]) -> ClusterOptions:
     return ClusterOptions(
         endpoint=parse_endpoints(profile.endpoint),
         security=profile.security,
-        **_renamed(
-            given,
-            request_timeout_ms="requestTimeoutMs",
-            retry_timeout_ms="retryTimeoutMs",
-        ),
+        **_fields(ClusterOptions, given),
     )
 
 
@@ -239,16 +198,15 @@ def _selection(given: Mapping[str, Any]) -> Selection:
             "exactly one of the options topic, topics, topicsPattern and assign says what is read; "
             + (f"given: {', '.join(named)}" if named else "none is given")
         )
-    value = given[named[0]]
-    if named[0] == "topicsPattern":
-        return Selection(pattern=value)
-    if named[0] == "assign":
-        return Selection(assigned=value)
-    return Selection(topics=value if named[0] == "topics" else (value,))
+    [name] = named
+    if name == "topic":
+        return Selection(topics=(given[name],))
+    field = {"topics": "topics", "topicsPattern": "pattern", "assign": "assigned"}[name]
+    return Selection(**{field: given[name]})
 
 
 def _position(given: Mapping[str, Any], side: str) -> Position | None:
-    """Of the options that say where to start (or end), the one that counts."""
+    """The one option that says where to start (or end)."""
     names = (f"{side}Offsets", f"{side}Timestamp", f"{side}OffsetsByTimestamp")
     named = [name for name in names if name in given]
     if len(named) > 1:
@@ -267,42 +225,44 @@ _OPTIONS: Final = {
     for option in (
         _Option("endpoint", lambda text: parse_endpoints(text.replace(";", ",")), _READ | _WRITE),
         *(_Option(name, values.text, _READ | _WRITE) for name in CONNECTING),
-        _Option("requestTimeoutMs", values.whole(1), _READ | _WRITE),
-        _Option("retryTimeoutMs", values.whole(1), _READ | _WRITE),
-        _Option("topic", values.topic, _READ | _WRITE),
+        _Option("requestTimeoutMs", values.whole(1), _READ | _WRITE, "request_timeout_ms"),
+        _Option("retryTimeoutMs", values.whole(1), _READ | _WRITE, "retry_timeout_ms"),
+        _Option("topic", values.topic, _READ | _WRITE, "topic"),
         _Option("topics", values.topics, _READ),
         _Option("topicsPattern", values.pattern, _READ),
         _Option("assign", lambda text: parse_assignment(json.loads(text)), _READ),
         _Option("startingOffsets", values.starting, _READ),
         _Option("startingTimestamp", values.at_time, _READ),
         _Option("startingOffsetsByTimestamp", values.at_times, _READ),
-        _Option("startingOffsetsByTimestampStrategy", values.one_of(Strategy), _READ),
+        _Option(
+            "startingOffsetsByTimestampStrategy", values.one_of(Strategy), _READ, "time_strategy"
+        ),
         _Option("endingOffsets", values.ending, _BATCH),
         _Option("endingTimestamp", values.at_time, _BATCH),
         _Option("endingOffsetsByTimestamp", values.at_times, _BATCH),
-        _Option("failOnDataLoss", values.boolean, _READ),
-        _Option("maxOffsetsPerTrigger", values.whole(1), _STREAM),
-        _Option("maxBytesPerTrigger", values.size(1, 1 << 62), _STREAM),
-        _Option("minOffsetsPerTrigger", values.whole(1), _STREAM),
-        _Option("maxTriggerDelay", values.duration, _STREAM),
-        _Option("minPartitions", values.whole(1, 100_000), _READ),
-        _Option("maxPartitions", values.whole(1, 100_000), _READ),
-        _Option("maxRecordsPerPartition", values.whole(1), _READ),
-        _Option("columns", values.names, _READ),
-        _Option("tags", values.tags, _READ),
-        _Option("readFrom", values.one_of(ReadFrom), _READ),
-        _Option("groupId", values.group, _READ),
-        _Option("pullBytes", values.size(1, _MOST_BYTES), _READ),
-        _Option("pullTimeoutMs", values.whole(1), _READ),
-        _Option("verifyCrc", values.boolean, _READ),
-        _Option("deliveryGuarantee", values.one_of(Guarantee), _WRITE),
-        _Option("idempotencyId", values.writer_name, _WRITE),
-        _Option("idempotencyEpoch", values.whole(0, (1 << 31) - 1), _WRITE),
-        _Option("batchMessages", values.whole(1, 65_535), _WRITE),
-        _Option("batchBytes", values.size(1, _MOST_BYTES), _WRITE),
-        _Option("sendTimeoutMs", values.whole(1), _WRITE),
-        _Option("waitForCluster", values.boolean, _WRITE),
-        _Option("uniqueIds", values.boolean, _WRITE),
+        _Option("failOnDataLoss", values.boolean, _READ, "fail_on_data_loss"),
+        _Option("maxOffsetsPerTrigger", values.whole(1), _STREAM, "max_rows"),
+        _Option("maxBytesPerTrigger", values.size(1, 1 << 62), _STREAM, "max_bytes"),
+        _Option("minOffsetsPerTrigger", values.whole(1), _STREAM, "min_rows"),
+        _Option("maxTriggerDelay", values.duration, _STREAM, "max_delay_ms"),
+        _Option("minPartitions", values.whole(1, 100_000), _READ, "min_partitions"),
+        _Option("maxPartitions", values.whole(1, 100_000), _READ, "max_partitions"),
+        _Option("maxRecordsPerPartition", values.whole(1), _READ, "max_records"),
+        _Option("columns", values.names, _READ, "columns"),
+        _Option("tags", values.tags, _READ, "tags"),
+        _Option("readFrom", values.one_of(ReadFrom), _READ, "read_from"),
+        _Option("groupId", values.group, _READ, "group"),
+        _Option("pullBytes", values.size(1, _MOST_BYTES), _READ, "pull_bytes"),
+        _Option("pullTimeoutMs", values.whole(1), _READ, "pull_timeout_ms"),
+        _Option("verifyCrc", values.boolean, _READ, "verify_crc"),
+        _Option("deliveryGuarantee", values.one_of(Guarantee), _WRITE, "guarantee"),
+        _Option("idempotencyId", values.writer_name, _WRITE, "idempotency_id"),
+        _Option("idempotencyEpoch", values.whole(0, (1 << 31) - 1), _WRITE, "idempotency_epoch"),
+        _Option("batchMessages", values.whole(1, 65_535), _WRITE, "batch_messages"),
+        _Option("batchBytes", values.size(1, _MOST_BYTES), _WRITE, "batch_bytes"),
+        _Option("sendTimeoutMs", values.whole(1), _WRITE, "send_timeout_ms"),
+        _Option("waitForCluster", values.boolean, _WRITE, "wait"),
+        _Option("uniqueIds", values.boolean, _WRITE, "unique_ids"),
     )
 }
 _ALIASES: Final = {
@@ -323,5 +283,5 @@ _GONE: Final = {
         "DataFrame too. Narrow the read by topic, assign, startingOffsets, endingOffsets and tags"
     ),
 }
-_SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
-"""What Spark lets a stream's user set among the sink's options."""
+SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
+"""Spark's own options, which users set among those of the sink of a stream."""

@@ -1,5 +1,6 @@
 """What the text of an option may be, one function a kind: each returns the value, or raises
-ValueError or FormatError with what is wrong. The caller names the option.
+ValueError or FormatError with what is wrong. `parsed` makes that an OptionError with the option's
+name.
 """
 
 import json
@@ -9,8 +10,10 @@ from enum import Enum
 from typing import Any, Final
 
 from tandemlog.format.constants import group_fault, topic_fault
+from tandemlog.format.errors import FormatError
 from tandemlog.format.record.producer_mark import MAX_PRODUCER_ID, producer_id_fault
 from tandemlog.format.record.tags import parse_tags
+from tandemlog.logs.job_errors import OptionError
 
 from .queue_offsets import EARLIEST, LATEST, Position, parse_offsets, parse_times
 
@@ -19,17 +22,28 @@ PARTITION_DIGITS: Final = 7
 Parser = Callable[[str], Any]
 
 
+def parsed(name: str, parse: Parser, text: str) -> Any:
+    """The value of option `name`. Raises OptionError."""
+    try:
+        return parse(str(text))
+    except (ValueError, FormatError) as error:
+        raise OptionError(f"option {name}={text!r}: {error}") from None
+
+
 def text(text: str) -> str:
     if not text:
         raise ValueError("must not be empty")
     return text
 
 
-def topic(text: str) -> str:
-    fault = topic_fault(text, new=False)
+def _without(fault: str | None, text: str) -> str:
     if fault is not None:
         raise ValueError(fault)
     return text
+
+
+def topic(text: str) -> str:
+    return _without(topic_fault(text, new=False), text)
 
 
 def topics(text: str) -> tuple[str, ...]:
@@ -52,10 +66,7 @@ def pattern(text: str) -> str:
 
 
 def group(text: str) -> str:
-    fault = group_fault(text, new=False)
-    if fault is not None:
-        raise ValueError(fault)
-    return text
+    return _without(group_fault(text, new=False), text)
 
 
 def tags(text: str) -> str | None:
@@ -63,9 +74,10 @@ def tags(text: str) -> str | None:
 
 
 def boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
+    word = text.strip().lower()
+    if word not in ("true", "false"):
         raise ValueError("must be true or false")
-    return text.lower() == "true"
+    return word == "true"
 
 
 def whole(least: int, most: int = (1 << 63) - 1) -> Parser:
@@ -86,11 +98,10 @@ def size(least: int, most: int) -> Parser:
     count = whole(0)
 
     def parse(text: str) -> int:
-        found = re.fullmatch(r"(\d+)\s*([kmg]?)b?", text.strip().lower())
-        if found is None:
+        match = re.fullmatch(r"(\d+)\s*([kmg]?)b?", text.strip().lower())
+        if match is None:
             raise ValueError("must be a number of bytes, for example 3m")
-        shift = {"": 0, "k": 10, "m": 20, "g": 30}[found.group(2)]
-        number: int = count(found.group(1)) << shift
+        number: int = count(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[match[2]]
         if not least <= number <= most:
             raise ValueError(f"must be between {least} and {most} bytes")
         return number
@@ -103,17 +114,17 @@ _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000
 
 def duration(text: str) -> int:
     """In ms: digits alone are ms, else with a unit."""
-    found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
-    unit = _UNITS.get(found.group(2) or "ms") if found else None
-    if found is None or unit is None:
+    match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
+    unit = _UNITS.get(match[2] or "ms") if match else None
+    if match is None or unit is None:
         raise ValueError(f"must be a number and one of {', '.join(_UNITS)}, for example 15m")
-    return int(found.group(1)) * unit
+    return int(match[1]) * unit
 
 
 def one_of(kind: type[Enum]) -> Parser:
     def parse(text: str) -> Enum:
         try:
-            return kind(text.lower())
+            return kind(text.strip().lower())
         except ValueError:
             raise ValueError(f"must be {' or '.join(each.value for each in kind)}") from None
 
@@ -121,9 +132,7 @@ def one_of(kind: type[Enum]) -> Parser:
 
 
 def writer_name(text: str) -> str:
-    fault = producer_id_fault(text)
-    if fault is not None:
-        raise ValueError(fault)
+    _without(producer_id_fault(text), text)
     if len(text) > MAX_PRODUCER_ID - PARTITION_DIGITS:
         raise ValueError(f"must not have more than {MAX_PRODUCER_ID - PARTITION_DIGITS} characters")
     return text

@@ -1,8 +1,8 @@
 """One connection to each cluster for a process, created on first use.
 
 Spark forks its Python workers and reuses them for many tasks. Channels must not be created before
-the fork, and are worth keeping after it: a micro-batch takes no longer than finding the cluster
-would. Connections are never closed, since Spark kills workers without notice.
+the fork, and are worth keeping after it: to find the cluster takes as long as a micro-batch.
+Connections are never closed, since Spark kills workers without notice.
 """
 
 import asyncio
@@ -43,8 +43,8 @@ def connection_of(options: ClusterOptions) -> Connection:
 
 
 def run(work: Coroutine[Any, Any, ResultT], doing: str) -> ResultT:
-    """The result of `work`, done in the process's loop; raises ClusterError if the cluster
-    fails at it, saying what was being done."""
+    """The result of `work` in the process's loop. Raises ClusterError, which names what was being
+    done (`doing`), if the cluster fails."""
     try:
         return LoopThread.of_process().run(work)
     except TandemlogError as error:
@@ -52,5 +52,5 @@ def run(work: Coroutine[Any, Any, ResultT], doing: str) -> ResultT:
 
 
 def start(work: Coroutine[Any, Any, ResultT]) -> Future[ResultT]:
-    """`work` on its way in the process's loop."""
+    """Start `work` in the process's loop."""
     return asyncio.run_coroutine_threadsafe(work, LoopThread.of_process().loop)

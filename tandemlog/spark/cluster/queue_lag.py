@@ -1,10 +1,10 @@
-"""How far a stream is behind, from what Spark tells of a batch that it has finished.
+"""How far a stream is behind, from what Spark reports of a finished batch.
 
     sources[i].endOffset      {"orders": {"0": 40, "1": 38}}     read up to here
     sources[i].latestOffset   {"orders": {"0": 90, "1": 38}}     what there was when the batch began
                                             50        0          the lag, in messages
 
-A queue that is new since the batch was planned is in neither.
+A queue that is newer than the plan of the batch is in neither.
 """
 
 import json
@@ -16,14 +16,14 @@ from .queue_offsets import Offsets, parse_offsets
 from .stream_offset import StreamOffset, queues_in
 
 _OF_PYTHON: Final = "PythonMicroBatchStream"
-"""In the description of every source in Python; none can have a description of its own."""
+"""In the description of every source in Python, which cannot have one of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueLag:
     """`source` counts the sources of a query; `position` is the queue offset of the next message to
-    be read, and `messages` are there from it on. `oldest_ms` is the store time of the first of
-    them, None if that is not known."""
+    be read, and the queue has `messages` from there on. `oldest_ms` is the store time of the first
+    of them, None if that is not known."""
 
     source: int
     topic: str
@@ -40,7 +40,7 @@ class QueueLag:
 
 
 def lags_of(source: int, description: str, end: str, latest: str) -> list[QueueLag]:
-    """The lag of each queue of one source, by topic and queue; none for sources of other kinds."""
+    """The lag of each queue of one source, by topic and queue; empty for sources of other kinds."""
     if _OF_PYTHON not in description:
         return []
     ends, newest = _offsets(end), _offsets(latest)
@@ -52,8 +52,8 @@ def lags_of(source: int, description: str, end: str, latest: str) -> list[QueueL
 
 
 def cut_rows(description: str, end: str) -> int:
-    """How many rows one source had read that were not in the log any more when this batch was
-    planned; 0 for sources of other kinds."""
+    """How many rows that one source had read were no longer in the log when this batch was planned;
+    0 for sources of other kinds."""
     if _OF_PYTHON not in description:
         return 0
     try:
@@ -63,7 +63,7 @@ def cut_rows(description: str, end: str) -> int:
 
 
 def _offsets(text: str) -> Offsets:
-    """Nothing for what is not of our form: another source, or one that has no offset yet."""
+    """Empty for a text of another form: of another source, or of one without an offset yet."""
     try:
         return parse_offsets(queues_in(json.loads(text)))
     except (AttributeError, TypeError, ValueError):

@@ -1,5 +1,4 @@
-"""Offsets in queues: as users write them, as Spark keeps them in a checkpoint, and as a read uses
-them.
+"""Offsets in queues: as users write them, as Spark keeps them, and as reads use them.
 
     {"orders": {"0": 17, "1": 4}}         text, both in options and in checkpoints
     {("orders", 0): 17, ("orders", 1): 4} here
@@ -36,15 +35,15 @@ class Position:
 
 
 def to_json(offsets: Mapping[Queue, int]) -> dict[str, dict[str, int]]:
-    """As Spark keeps it: the same offsets are the same text."""
-    found: dict[str, dict[str, int]] = {}
+    """As Spark keeps them; the same offsets become the same text."""
+    topics: dict[str, dict[str, int]] = {}
     for (topic, queue_id), offset in sorted(offsets.items()):
-        found.setdefault(topic, {})[str(queue_id)] = offset
-    return found
+        topics.setdefault(topic, {})[str(queue_id)] = offset
+    return topics
 
 
 def from_json(value: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """What to_json made."""
+    """The inverse of to_json."""
     return {
         (topic, int(queue_id)): offset
         for topic, queues in value.items()
@@ -64,27 +63,27 @@ def parse_times(value: Any) -> dict[Queue, int]:
 
 def parse_assignment(value: Any) -> dict[str, tuple[int, ...]]:
     """{topic: [queue, ...]}; raises ValueError."""
-    found: dict[str, tuple[int, ...]] = {}
+    assigned: dict[str, tuple[int, ...]] = {}
     for topic, queues in _topics(value):
         if not isinstance(queues, list) or not queues:
             raise ValueError(f"topic {topic!r} needs a list of queue ids")
         ids = [_queue_id(topic, each) for each in queues]
         if len(set(ids)) < len(ids):
             raise ValueError(f"topic {topic!r} names a queue twice")
-        found[topic] = tuple(sorted(ids))
-    return found
+        assigned[topic] = tuple(sorted(ids))
+    return assigned
 
 
 def _by_queue(value: Any, what: str, least: int) -> dict[Queue, int]:
-    found: dict[Queue, int] = {}
+    numbers: dict[Queue, int] = {}
     for topic, queues in _topics(value):
         if not isinstance(queues, dict) or not queues:
             raise ValueError(f"topic {topic!r} needs an object of queue ids")
         for queue_id, number in queues.items():
             if isinstance(number, bool) or not isinstance(number, int) or number < least:
                 raise ValueError(f"{topic}/{queue_id}: {number!r} is not {what}")
-            found[topic, _queue_id(topic, queue_id)] = number
-    return found
+            numbers[topic, _queue_id(topic, queue_id)] = number
+    return numbers
 
 
 def _topics(value: Any) -> Iterable[tuple[str, Any]]:

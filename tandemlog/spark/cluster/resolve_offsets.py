@@ -4,7 +4,7 @@
              |----------|-----------------------|-----------|
              min                                           max      what the queue holds
 
-No clock and no network: what queues hold, and where a time falls, come as arguments.
+No clock and no network: what queues hold, and the offset of a time, are arguments.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from .live_options import Strategy
 from .queue_offsets import EARLIEST, LATEST, Offsets, Position, Queue
 
 AtTime = Callable[[Sequence[Queue], int], Offsets]
-"""By queue, the first message stored at or after a time in ms; the end where there is none."""
+"""By queue, the first message stored at or after a time in ms, or else the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ def resolve_start(
 ) -> Offsets:
     """Where every queue of `held` starts.
 
-    Raises OffsetsError for places that a queue does not have, DataLossError for one that it has no
-    more; without `fail_on_data_loss` the nearest place is taken for both.
+    Raises OffsetsError for an offset that a queue does not have, DataLossError for one that it no
+    longer has; without `fail_on_data_loss` the nearest offset is used for both.
     """
-    if position.time is not None or position.times is not None:
-        times = _times(position, held, "startingOffsetsByTimestamp")
+    times = _times(position, held, "startingOffsetsByTimestamp")
+    if times is not None:
         return _starts_at_times(times, held, at_time, strategy)
     offsets = _offsets(position, held, "startingOffsets")
     return {
@@ -64,22 +64,20 @@ def resolve_end(
     fail_on_data_loss: bool = True,
 ) -> Offsets:
     """Where every queue of `held` ends, exclusive; see resolve_start."""
-    if position.time is not None or position.times is not None:
-        times = _times(position, held, "endingOffsetsByTimestamp")
-        return {
-            queue: min(offset, held[queue].end)
-            for queue, offset in _at_times(times, at_time).items()
-        }
-    offsets = _offsets(position, held, "endingOffsets")
-    for queue, offset in offsets.items():
-        if offset > held[queue].end and fail_on_data_loss:
-            raise OffsetsError(_text("endingOffsets", queue, offset, held[queue]))
+    times = _times(position, held, "endingOffsetsByTimestamp")
+    if times is not None:
+        offsets = _at_times(times, at_time)
+    else:
+        offsets = _offsets(position, held, "endingOffsets")
+        for queue, offset in offsets.items():
+            if offset > held[queue].end and fail_on_data_loss:
+                raise OffsetsError(_text("endingOffsets", queue, offset, held[queue]))
     return {queue: min(offset, held[queue].end) for queue, offset in offsets.items()}
 
 
 def spans_of(starts: Offsets, ends: Offsets, *, strict: bool) -> list[QueueSpan]:
-    """What lies between, by topic and queue, without queues that have nothing. `strict`: an end
-    before its start is an OffsetsError."""
+    """The spans from start to end, by topic and queue, without empty ones. `strict`: an end before
+    its start is an OffsetsError."""
     spans = []
     for queue, end in sorted(ends.items()):
         start = starts.get(queue, 0)
@@ -91,7 +89,7 @@ def spans_of(starts: Offsets, ends: Offsets, *, strict: bool) -> list[QueueSpan]
 
 
 def lost_messages(spans: Iterable[QueueSpan], held: Mapping[Queue, Held]) -> list[str]:
-    """What is said of spans that begin before what their queue still holds."""
+    """A sentence for each span that begins before what its queue still holds."""
     return [
         _text("the read's start", span.queue, span.start, held.get(span.queue, NOTHING))
         for span in spans
@@ -113,16 +111,19 @@ def _offsets(position: Position, held: Mapping[Queue, Held], option: str) -> Off
     }
 
 
-def _times(position: Position, held: Mapping[Queue, Held], option: str) -> dict[Queue, int]:
+def _times(
+    position: Position, held: Mapping[Queue, Held], option: str
+) -> Mapping[Queue, int] | None:
+    """The times wanted; None for a position without times."""
     if position.time is not None:
         return dict.fromkeys(held, position.time)
-    times = dict(position.times or {})
-    _check_named(times, held, option)
-    return times
+    if position.times is not None:
+        _check_named(position.times, held, option)
+    return position.times
 
 
 def _check_named(named: Mapping[Queue, int], held: Mapping[Queue, Held], option: str) -> None:
-    """That an option names exactly the queues that are read."""
+    """Check that an option names exactly the queues that are read."""
     unknown = sorted(set(named) - set(held))
     if unknown:
         raise OffsetsError(
@@ -151,7 +152,7 @@ def _inside(queue: Queue, offset: int, held: Held, fail_on_data_loss: bool) -> i
 def _starts_at_times(
     times: Mapping[Queue, int], held: Mapping[Queue, Held], at_time: AtTime, strategy: Strategy
 ) -> Offsets:
-    found = _at_times(times, at_time)
+    offsets = _at_times(times, at_time)
     for queue, time in times.items():
         if 0 <= held[queue].newest < time:
             if strategy is Strategy.ERROR:
@@ -160,15 +161,15 @@ def _starts_at_times(
                     f"{held[queue].newest}; startingOffsetsByTimestampStrategy=latest starts at "
                     "the end"
                 )
-            found[queue] = held[queue].end
-    return found
+            offsets[queue] = held[queue].end
+    return offsets
 
 
 def _at_times(times: Mapping[Queue, int], at_time: AtTime) -> Offsets:
-    found: Offsets = {}
+    offsets: Offsets = {}
     for time in sorted(set(times.values())):
-        found |= at_time([queue for queue in sorted(times) if times[queue] == time], time)
-    return found
+        offsets |= at_time([queue for queue in sorted(times) if times[queue] == time], time)
+    return offsets
 
 
 def _text(what: str, queue: Queue, offset: int, held: Held) -> str:

@@ -1,17 +1,17 @@
-"""An offset of a stream, as Spark keeps it in the checkpoint and hands it back.
+"""An offset of a stream, as Spark keeps it in the checkpoint and passes it back.
 
     {"orders": {"0": 17, "1": 4},           the next message of each queue
      "@log": {"log_id": ..., "terms": ...}, the log in which these are offsets (log_history.py)
      "@from": {"orders": {"1": 0}},         where the batch that ends here began in these queues
-     "@cut": {"orders": {"1": 6}},          rows that were read before and are not in the log now
+     "@cut": {"orders": {"1": 6}},          rows that were read before and are no longer in the log
      "@first": true}                        where the stream starts: no batch has ended here
 
-A batch begins where the one before it has ended, except in a queue that is new, in one that was cut
-below that place, and in all of them if it is the first batch. Spark does not keep where a source in
-Python starts, so the first batch's end says it: the batch is planned again from there, whatever
+A batch begins where the one before it has ended, except in a new queue, in a queue that was cut
+below that offset, and in all queues if it is the first batch. Spark does not keep where a source in
+Python starts, so the end of the first batch does: the batch is planned again from there, whatever
 startingOffsets would mean by then.
 
-Names that begin with @ cannot be topics. An offset of an older version has none of them.
+Names that begin with @ cannot be topics. An offset of an older version does not have them.
 """
 
 from collections.abc import Mapping
@@ -31,15 +31,15 @@ _CUT: Final = "@cut"
 _FIRST: Final = "@first"
 _KNOWN: Final = frozenset({_LOG, _FROM, _CUT, _FIRST})
 _MOST_TERMS: Final = 64
-"""The newest ones: a log that shares none of them is another one."""
+"""The newest ones: a log that shares none of these is another log."""
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """See the module. `history`: of the log; None if its nodes do not say. `begins` None: of an
-    older version, which did not say. `cut`: rows by queue."""
+    """See the module. `history`: of the log; None if its nodes do not know. `begins` None: an older
+    version wrote this. `cut`: rows by queue."""
 
     offsets: Offsets
     history: LogHistory | None = None
@@ -48,23 +48,23 @@ class StreamOffset:
     first: bool = False
 
     def to_json(self) -> Json:
-        """The same offset is the same text."""
-        found: Json = dict(to_json(self.offsets))
+        """The same offset becomes the same text."""
+        document: Json = dict(to_json(self.offsets))
         if self.history is not None:
             newest = self.history.terms[-_MOST_TERMS:]
-            found[_LOG] = LogHistory(self.history.log_id, newest).to_json()
+            document[_LOG] = LogHistory(self.history.log_id, newest).to_json()
         if self.begins is not None:
-            found[_FROM] = to_json(self.begins)
+            document[_FROM] = to_json(self.begins)
         if self.cut:
-            found[_CUT] = to_json(self.cut)
+            document[_CUT] = to_json(self.cut)
         if self.first:
-            found[_FIRST] = True
-        return found
+            document[_FIRST] = True
+        return document
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "StreamOffset":
-        """What to_json made. Raises OffsetsError for what only a newer version understands, and
-        for damage."""
+        """The inverse of to_json. Raises OffsetsError for an offset of a newer version, and for
+        damage."""
         unknown = sorted(name for name in value if name[:1] == _MARK and name not in _KNOWN)
         if unknown:
             raise OffsetsError(
@@ -89,5 +89,5 @@ def _history(value: object) -> LogHistory | None:
 
 
 def queues_in(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The topics alone, with what their queues have."""
+    """The topics alone, with their queues."""
     return {name: queues for name, queues in value.items() if name[:1] != _MARK}

@@ -1,9 +1,9 @@
 """How many of the available messages one micro-batch takes.
 
     queue 0   start |#######........| end      each queue gives in proportion to what it has, so
-    queue 1   start |##..| end                 that none falls behind the others forever
+    queue 1   start |##..| end                 that no queue falls behind the others forever
 
-Pure: the ranges of the queues, the size of messages and the time come as arguments.
+Pure: the ranges of the queues, the size of messages and the time are arguments.
 """
 
 from collections.abc import Mapping
@@ -14,25 +14,25 @@ from ..cluster.queue_offsets import Offsets, Queue
 
 
 def share_rows(starts: Offsets, ends: Offsets, max_rows: int) -> Offsets:
-    """Ends such that together not more than `max_rows` lie between, exactly that many where there
-    are; the remainders go to the queues that lost most by rounding, in order."""
+    """Ends with at most `max_rows` from start to end together, and exactly that many if there are;
+    the remainder goes to the queues that lost most by rounding, in order."""
     lags = {queue: max(end - starts.get(queue, 0), 0) for queue, end in ends.items()}
     total = sum(lags.values())
     if total <= max_rows:
         return dict(ends)
-    given = {queue: lag * max_rows // total for queue, lag in lags.items()}
-    left = max_rows - sum(given.values())
+    shares = {queue: lag * max_rows // total for queue, lag in lags.items()}
+    remainder = max_rows - sum(shares.values())
     by_loss = sorted(lags, key=lambda queue: (-(lags[queue] * max_rows % total), queue))
-    for queue in by_loss[:left]:
-        given[queue] += 1
-    return {queue: starts.get(queue, 0) + given[queue] for queue in ends}
+    for queue in by_loss[:remainder]:
+        shares[queue] += 1
+    return {queue: starts.get(queue, 0) + shares[queue] for queue in ends}
 
 
 def share_bytes(
     starts: Offsets, ends: Offsets, max_bytes: int, sizes: Mapping[Queue, float]
 ) -> Offsets:
-    """Ends such that about `max_bytes` lie between, and one message at least; `sizes` are the
-    mean bytes of a message of each queue."""
+    """Ends with about `max_bytes` from start to end together, and one message at least; `sizes` are
+    the mean bytes of a message of each queue."""
     lags = {queue: max(end - starts.get(queue, 0), 0) for queue, end in ends.items()}
     total = sum(lags[queue] * sizes.get(queue, 0.0) for queue in lags)
     if total <= max_bytes:
@@ -42,8 +42,8 @@ def share_bytes(
 
 @dataclass(slots=True)
 class Gate:
-    """Holds a micro-batch back until there are `min_rows`, or `max_delay_ms` are over since the
-    last one that went. The first one goes at once."""
+    """Delays a micro-batch until there are `min_rows`, or `max_delay_ms` have passed since the last
+    one. The first one is not delayed."""
 
     admission: Admission
     _last_ms: float = float("-inf")

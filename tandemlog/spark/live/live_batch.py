@@ -1,8 +1,8 @@
 """format("tandemlog") as a batch: what the queues hold now, or between two offsets.
 
-The source does not implement `pushFilters`: Spark 4.3 keeps the partitions and the reader that were
-planned with a filter for the whole DataFrame, and uses them for other queries with other filters or
-none, without notice. Only its options limit a read.
+The source does not implement `pushFilters`: Spark 4.3 keeps the partitions and the reader that it
+planned with a filter for the whole DataFrame, and uses them for later queries with other filters or
+without, silently. Only the options limit a read.
 """
 # Methods have the names that Spark calls.
 

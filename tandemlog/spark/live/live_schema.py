@@ -1,5 +1,5 @@
-"""The columns of live topics: those of the segments' view `messages`, as far as a pull tells them,
-and those that a message to be sent is made of."""
+"""The columns of live topics: those of the segments' view `messages`, as far as a pull returns
+them, and those of which the sink makes a message."""
 
 from typing import Final
 
@@ -37,14 +37,14 @@ SINK: Final[dict[str, tuple[tuple[type[DataType], ...], str]]] = {
     "sharding_key": (_TEXT, "string"),
     "properties": ((MapType,), "map<string,string>"),
 }
-"""What a sink writes: column, its types, and how they are called in errors."""
+"""What the sink writes: column, its types, and their name in errors."""
 
 _THE_STORES: Final = frozenset(MESSAGES) - frozenset(SINK)
-"""Columns of a source that the store sets for every message: rows that are copied may have them."""
+"""Columns that the store sets for every message: rows that are copied may have them."""
 
 
 def live_columns(names: tuple[str, ...] | None) -> Columns:
-    """The columns of the option, or all. Raises OptionError for one that there is not."""
+    """The columns of the option, or all. Raises OptionError for an unknown one."""
     if names is None:
         return LIVE
     unknown = [name for name in names if name not in LIVE]
@@ -70,8 +70,8 @@ def columns_of(schema: StructType) -> Columns:
 
 
 def check_sink_schema(schema: StructType, topic: str | None) -> None:
-    """That messages can be made of rows of this schema; `topic` is the option. Raises
-    SinkSchemaError that names the column and the way out."""
+    """Check that rows of this schema can become messages; `topic` is the option. Raises
+    SinkSchemaError, with the column and the way out."""
     for field in schema.fields:
         if field.name in SINK:
             _check_type(field.name, field.dataType)

@@ -5,13 +5,13 @@
     df.write.format("tandemlog")            a batch      writer.py
     df.writeStream.format("tandemlog")      a stream     writer.py
 
-Options and schema are checked here, in the driver, before any task starts. The options of a table
+Options and schema are checked here, in the driver, before a task starts. The options of a table
 come with its schema (table_options.py).
 """
 # Methods have the names that Spark calls.
 # ruff: noqa: N802
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from typing import Any, NoReturn
 
 from pyspark.sql.datasource import (
@@ -28,6 +28,7 @@ from tandemlog.logs.job_errors import OptionError, PipelineError
 from ..cluster.live_options import Guarantee, ReadOptions, Use, WriteOptions
 from ..cluster.option_reading import (
     PLACES,
+    SPARKS_OWN,
     check_table,
     chosen_columns,
     for_use,
@@ -53,10 +54,10 @@ from .live_stream import LiveStreamReader
 
 
 class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream that cannot be: whatever Spark asks first is answered with `problem`.
+    """A stream that cannot start: raises `problem` whatever Spark asks first.
 
-    PySpark stops a reader in the end that it never got: an error in streamReader itself is followed
-    by an UnboundLocalError of its own, which then is the last line that the user sees.
+    In the end PySpark stops the reader even if it never got one: an error in streamReader itself is
+    followed by an UnboundLocalError, which then is the last line that the user sees.
     """
 
     def __init__(self, problem: PipelineError) -> None:
@@ -105,13 +106,8 @@ class LiveDataSource(DataSource):
 
     def _read_options(self, schema: StructType, use: Use) -> ReadOptions:
         given, of_table = options_of_read(self.options, schema, PLACES)
-        self._check_any(given)
+        _check_any(given)
         return read_options(for_use(given, use) if of_table else given, use)
-
-    @staticmethod
-    def _check_any(given: Mapping[str, str]) -> None:
-        if not given:
-            raise OptionError(f"no options are given. {NOT_HANDED_OVER}")
 
     def streamReader(self, schema: StructType) -> LiveStreamReader | RefusedStreamReader:
         fault = part_fault("reading a stream", STREAM_READ)
@@ -128,11 +124,9 @@ class LiveDataSource(DataSource):
         if overwrite:
             raise OptionError('a log cannot be overwritten: use mode("append")')
         given, of_table = options_of_write(self.options, schema, PLACES)
-        self._check_any(given)
+        _check_any(given)
         options = write_options(for_use(given, Use.WRITE) if of_table else given, stream=False)
-        _check_guarantee(options)
-        check_sink_schema(schema, options.topic)
-        check_topic(options)
+        _check_write(options, schema)
         return LiveWriter(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
@@ -141,17 +135,22 @@ class LiveDataSource(DataSource):
         fault = part_fault("writing a stream", STREAM_WRITE)
         if fault is not None:
             raise PipelineError(fault)
-        if set(self.options) <= {"checkpointlocation", "queryname"}:
-            raise OptionError(f"no options are given. {NOT_HANDED_OVER}")
+        _check_any(set(self.options) - SPARKS_OWN)
         options = write_options(self.options, stream=True)  # never a table's: see table_options.py
-        _check_guarantee(options)
-        check_sink_schema(schema, options.topic)
-        check_topic(options)
+        _check_write(options, schema)
         return LiveStreamWriter(options)
 
 
-def _check_guarantee(options: WriteOptions) -> None:
-    """Raises OptionError if this PySpark's tasks could not tell where their input ends."""
+def _check_any(given: Collection[str]) -> None:
+    if not given:
+        raise OptionError(f"no options are given. {NOT_HANDED_OVER}")
+
+
+def _check_write(options: WriteOptions, schema: StructType) -> None:
+    """Check the schema and the topic, and that this PySpark's tasks know where their input ends.
+    Raises PipelineError."""
     fault = part_fault("deliveryGuarantee=exactly_once", EXACTLY_ONCE)
     if fault is not None and options.guarantee is Guarantee.EXACTLY_ONCE:
         raise OptionError(f"{fault}; deliveryGuarantee=at_least_once writes without")
+    check_sink_schema(schema, options.topic)
+    check_topic(options)

@@ -1,14 +1,14 @@
-"""From spans of queues to the partitions of a read: long ones split, short ones put together.
+"""From spans of queues to the partitions of a read: long spans are split, short ones combined.
 
     queue 0  ##########        maxRecordsPerPartition, minPartitions     [####] [####] [##]
     queue 1  ##                maxPartitions, and what is too short      [## #]
     queue 2  #                 to be worth a task
 
-A task costs tens of milliseconds, so spans below SMALL rows share one, QUEUES of them at most: many
-short ones are read by several tasks, whatever the size of their rows. The result depends only on
-the spans and the options: a batch that is planned again after a restart gets the same partitions,
-on which the exactly-once writer relies. The order within a queue is kept in a
-partition; a queue that is split is read by several tasks at once.
+A task costs tens of milliseconds, so spans below SMALL rows share one, but not more than QUEUES of
+them: several tasks read many short spans, whatever the size of their rows. The result depends only
+on the spans and the options: a batch that is planned again after a restart gets the same
+partitions, which the exactly-once writer needs. A partition keeps the order within a queue; several
+tasks read a split queue at once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ SMALL: Final = 50_000
 QUEUES: Final = 100
 """Spans that are worth a task of their own."""
 ANY_NUMBER: Final = 1 << 62
-"""In place of QUEUES, for batches that an older version planned: they had no such bound."""
+"""In place of QUEUES, for batches that an older version planned, without such a bound."""
 
 
 def plan(
@@ -47,13 +47,13 @@ def _of_at_most(span: QueueSpan, rows: int | None) -> list[QueueSpan]:
 
 
 def _at_least(pieces: Sequence[QueueSpan], least: int) -> list[QueueSpan]:
-    """Pieces split in proportion to their rows, until there are `least`, or one a row."""
+    """Pieces split in proportion to their rows, until there are `least`, or one for each row."""
     total = sum(piece.count for piece in pieces)
     if total <= least:
         return [part for piece in pieces for part in _split(piece, piece.count)]
     parts = [max(piece.count * least // total, 1) for piece in pieces]
     while sum(parts) < least:
-        # The piece with most rows a part is split once more.
+        # Split the piece with most rows a part once more.
         at = max(range(len(pieces)), key=lambda each: (pieces[each].count / parts[each], -each))
         parts[at] += 1
     return [
@@ -71,24 +71,23 @@ def _split(span: QueueSpan, parts: int) -> list[QueueSpan]:
 def _packed(
     pieces: Sequence[QueueSpan], rows: int, queues: int, least: int
 ) -> list[tuple[QueueSpan, ...]]:
-    """Neighbours together as long as they are not more than `queues` with `rows`, and `least`
-    groups are left."""
+    """Neighbours combined up to `rows` rows and `queues` spans, in `least` groups or more."""
     groups: list[list[QueueSpan]] = []
-    held = 0
+    filled = 0
     for number, piece in enumerate(pieces):
-        left = len(pieces) - number
-        fits = groups and held + piece.count <= rows and len(groups[-1]) < queues
-        if fits and len(groups) + left > least:
+        remaining = len(pieces) - number
+        fits = groups and filled + piece.count <= rows and len(groups[-1]) < queues
+        if fits and len(groups) + remaining > least:
             groups[-1].append(piece)
-            held += piece.count
+            filled += piece.count
         else:
             groups.append([piece])
-            held = piece.count
+            filled = piece.count
     return [tuple(group) for group in groups]
 
 
 def _balanced(pieces: Sequence[QueueSpan], most: int) -> list[tuple[QueueSpan, ...]]:
-    """Neighbours in `most` groups of about as many rows."""
+    """Neighbours in `most` groups with about the same number of rows."""
     total = sum(piece.count for piece in pieces)
     groups: list[list[QueueSpan]] = [[] for _ in range(most)]
     before = 0

@@ -1,11 +1,11 @@
-"""What a task does: read the spans of its partition, and decode them to Arrow by columns.
+"""What a task does: reads the spans of its partition, and decodes them to Arrow by columns.
 
     loop's thread    read k+1  ........ read k+2 ........
-    task's thread    decode k, hand over   decode k+1 ...
+    task's thread    decode k, pass on     decode k+1 ...
 
 The next messages are read while the last ones are decoded (reading/span_reader.py). If a node
-fails, is behind or has a damaged message, others are asked; the task gives up after pullTimeoutMs
-without a message. Each partition begins with another node.
+fails, is behind or has a damaged message, the task asks another one; it gives up after
+pullTimeoutMs without a message. Each partition starts with another node.
 """
 
 import logging
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class LivePartition(InputPartition):
-    """What Spark carries to a task: partition `number` of a read, of a log with this history (None:
+    """What Spark sends to a task: partition `number` of a read from a log with this history (None:
     not known)."""
 
     number: int
@@ -48,8 +48,8 @@ class LivePartition(InputPartition):
 def read_partition(
     options: ReadOptions, columns: Columns, partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a partition, one span behind the other; none of the one that Spark makes up where
-    a plan is empty. Raises DataLossError for messages that are gone, ClusterError if no node gives
+    """The rows of a partition, one span after the other; no rows for the partition that Spark makes
+    up for an empty plan. Raises DataLossError for lost messages, ClusterError if no node returns
     them."""
     if isinstance(partition, LivePartition):
         yield from read_spans(
@@ -71,7 +71,7 @@ def read_spans(
         nodes,
         Positions(connection, nodes),
         spans,
-        partial(_report, fail=options.fail_on_data_loss),
+        partial(_report_loss, fail=options.fail_on_data_loss),
         SpanOptions(
             tags=parse_tags(options.tags),
             max_bytes=options.pull_bytes,
@@ -93,10 +93,9 @@ def read_spans(
 
 
 def decode(batch: ReceivedBatch, columns: Columns) -> pa.RecordBatch:
-    """The records of a pull as the given columns of schema.MESSAGES, bodies as their producers gave
-    them. Raises BadRecordError naming queue and offset for a
-    record that cannot be decoded, or a body that cannot be decompressed. The CRCs were checked
-    before (consume/reading/span_progress.py)."""
+    """The records of a pull as these columns of MESSAGES, bodies as the producers sent them. Raises
+    BadRecordError, with queue and offset, for a record that cannot be decoded or a body that cannot
+    be decompressed. The CRCs were checked before (consume/reading/span_progress.py)."""
     return columns_of([batch], arrow_schema(columns), verify_crc=False)
 
 
@@ -107,8 +106,8 @@ def _result(pending: Future[list[ReceivedBatch]], reader: SpanReader) -> list[Re
         raise ClusterError(f"reading {reader}: {error}") from error
 
 
-def _report(text: str, damaged: bool, *, fail: bool) -> None:
-    """What a loss means to the options."""
+def _report_loss(text: str, damaged: bool, *, fail: bool) -> None:
+    """Raise or log a loss, as failOnDataLoss says."""
     if damaged:
         text += "; verifyCrc=false takes a body as it is"
     if fail:

@@ -1,23 +1,23 @@
-"""The options of the segment source, read once and checked before anything runs.
+"""The options of the segment source, parsed once and checked before anything runs.
 
-Spark passes them as text under lower-case names; here they get their types. An unknown option is an
-error.
+Spark passes them as text under lower-case names. An unknown option is an error.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeVar
+from typing import Final
 
 from tandemlog.logs.job_errors import OnCorruption, OptionError
 
+from ..cluster import option_values as values
 from ..cluster.kafka_names import kafka_fault
 from ..cluster.live_options import CONNECTING
 
 _TARGET_BYTES = 256 << 20
 """A task of rows costs some 70 ms of CPU time beside its rows, which take ten times that here."""
 _BLOCK_BYTES = 1 << 20
-_E = TypeVar("_E", bound=StrEnum)
+_MOST: Final = (1 << 63) - 1
 
 
 class View(StrEnum):
@@ -37,7 +37,7 @@ class SegmentOptions:
 
     from_offset, to_offset   log offsets; records that begin in from .. to (to 0: the log's end)
     target_bytes             about so many bytes of the log a task
-    min_partitions           so many tasks, if there is enough to read; None: the machine's cores
+    min_partitions           so many tasks, if there is enough to read; 0: the machine's cores
     columns                  None: all of the view's
     block_bytes              of the view `blocks`
     connecting               how the endpoint is reached: settings of tandemlog/cluster/profiles.py
@@ -48,7 +48,7 @@ class SegmentOptions:
     view: View = View.MESSAGES
     columns: tuple[str, ...] | None = None
     target_bytes: int = _TARGET_BYTES
-    min_partitions: int | None = None
+    min_partitions: int = 0
     from_offset: int = 0
     to_offset: int = 0
     on_corruption: OnCorruption = OnCorruption.FAIL
@@ -59,27 +59,23 @@ class SegmentOptions:
     connecting: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
-# Lower-case name as Spark hands it over -> as users write it.
-_NAMES = {
-    name.lower(): name
-    for name in (
-        *CONNECTING,
-        "path",
-        "dir",
-        "endpoint",
-        "view",
-        "columns",
-        "targetBytes",
-        "minPartitions",
-        "fromOffset",
-        "toOffset",
-        "onCorruption",
-        "verifyCrc",
-        "indexTags",
-        "blockBytes",
-        "fetchTimeoutMs",
-    )
+_PARSED: Final = {
+    "view": ("view", values.one_of(View)),
+    "targetBytes": ("target_bytes", values.size(1, _MOST)),
+    "minPartitions": ("min_partitions", values.size(0, _MOST)),
+    "fromOffset": ("from_offset", values.size(0, _MOST)),
+    "toOffset": ("to_offset", values.size(0, _MOST)),
+    "onCorruption": ("on_corruption", values.one_of(OnCorruption)),
+    "verifyCrc": ("verify_crc", values.boolean),
+    "indexTags": ("index_tags", values.boolean),
+    "blockBytes": ("block_bytes", values.size(4096, _MOST)),
+    "fetchTimeoutMs": ("fetch_timeout_ms", values.size(1, _MOST)),
 }
+"""Option -> field of SegmentOptions, and what parses it."""
+_NAMES: Final = {
+    name.lower(): name for name in (*CONNECTING, "path", "dir", "endpoint", "columns", *_PARSED)
+}
+"""Lower-case name as Spark passes it -> as users write it."""
 PLACES = frozenset({"path", "dir", "endpoint", "cluster", "kafka.bootstrap.servers"})
 """The options that say which log, in lower case."""
 _ALL = "tandemlog_segments reads all topics of a log"
@@ -107,8 +103,7 @@ _ELSEWHERE = {
     "maxrecordsperpartition": "the option here is targetBytes, the size of the log for one task",
     "failondataloss": "the option here is onCorruption: fail, skip or report",
 }
-"""Options of format tandemlog and of Kafka's source, and what does their work here."""
-_SUFFIXES = {"k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30}
+"""Options of format tandemlog and of Kafka's source, and what takes their place here."""
 
 
 def parse_segment_options(options: Mapping[str, str]) -> SegmentOptions:
@@ -143,27 +138,17 @@ def parse_segment_options(options: Mapping[str, str]) -> SegmentOptions:
         endpoint = ""  # that of the profile
     if (path is None) == (endpoint is None):
         raise OptionError("give either path (a store or its commitlog folder) or endpoint")
+    parsed = {
+        field: values.parsed(name, parse, given[name.lower()])
+        for name, (field, parse) in _PARSED.items()
+        if name.lower() in given
+    }
     options_read = SegmentOptions(
-        path=path,
-        endpoint=endpoint,
-        view=_choice(given, "view", View, View.MESSAGES),
-        columns=_columns(given),
-        target_bytes=_size(given, "targetBytes", _TARGET_BYTES, least=1),
-        min_partitions=_size(given, "minPartitions", 0) or None,
-        from_offset=_size(given, "fromOffset", 0),
-        to_offset=_size(given, "toOffset", 0),
-        on_corruption=_choice(given, "onCorruption", OnCorruption, OnCorruption.FAIL),
-        verify_crc=_flag(given, "verifyCrc", True),
-        index_tags=_flag(given, "indexTags", True),
-        block_bytes=_size(given, "blockBytes", _BLOCK_BYTES, least=4096),
-        connecting=connecting,
-        fetch_timeout_ms=_size(given, "fetchTimeoutMs", 30_000, least=1),
+        path=path, endpoint=endpoint, columns=_columns(given), connecting=connecting, **parsed
     )
-    if options_read.to_offset and options_read.to_offset < options_read.from_offset:
-        raise OptionError(
-            f"option toOffset: {options_read.to_offset} is below fromOffset "
-            f"{options_read.from_offset}"
-        )
+    start, end = options_read.from_offset, options_read.to_offset
+    if end and end < start:
+        raise OptionError(f"option toOffset: {end} is below fromOffset {start}")
     return options_read
 
 
@@ -172,41 +157,3 @@ def _columns(given: Mapping[str, str]) -> tuple[str, ...] | None:
     if text is None:
         return None
     return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def _choice(given: Mapping[str, str], name: str, kind: type[_E], default: _E) -> _E:
-    text = given.get(name.lower())
-    if text is None:
-        return default
-    try:
-        return kind(text.strip().lower())
-    except ValueError:
-        allowed = ", ".join(each.value for each in kind)
-        raise OptionError(f"option {name}: {text!r} is none of {allowed}") from None
-
-
-def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:
-    text = given.get(name.lower())
-    if text is None:
-        return default
-    if text.strip().lower() not in ("true", "false"):
-        raise OptionError(f"option {name}: {text!r} is neither true nor false")
-    return text.strip().lower() == "true"
-
-
-def _size(given: Mapping[str, str], name: str, default: int, least: int = 0) -> int:
-    """A whole number, with k, m or g for its powers of 1,024."""
-    text = given.get(name.lower())
-    if text is None:
-        return default
-    digits = text.strip().lower()
-    shift = 0
-    for suffix, bits in sorted(_SUFFIXES.items(), key=lambda each: -len(each[0])):
-        if digits.endswith(suffix):
-            digits, shift = digits.removesuffix(suffix).strip(), bits
-            break
-    if not (digits.isascii() and digits.isdigit()) or int(digits) << shift >= 1 << 63:
-        raise OptionError(f"option {name}: {text!r} is not a whole number (with k, m or g)")
-    if int(digits) << shift < least:
-        raise OptionError(f"option {name}: {text} is below {least}")
-    return int(digits) << shift

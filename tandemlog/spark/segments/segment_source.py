@@ -10,6 +10,7 @@ The driver checks options and files before a task starts.
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -18,8 +19,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from tandemlog.logs.job_errors import OnCorruption, OptionError
-from tandemlog.logs.reading.log_source import LocalLogSource, open_log
-from tandemlog.logs.reading.log_spans import Span, grouped, pieces_wanted, split
+from tandemlog.logs.reading.log_source import open_log
+from tandemlog.logs.reading.log_spans import Span, spans_for_tasks
 from tandemlog.logs.view_columns import chosen_columns
 
 from ..spark_schema import columns_of, spark_schema
@@ -99,8 +100,7 @@ class SegmentReader(DataSourceReader):
         """One for about targetBytes of the log; none for an empty one."""
         options, log = self._options, self._log
         of_records = options.view in (View.MESSAGES, View.RAW, View.ENTRIES, View.INDEX)
-        strict = of_records and options.on_corruption is OnCorruption.FAIL
-        if strict and isinstance(log, LocalLogSource):
+        if of_records and options.on_corruption is OnCorruption.FAIL:
             log.check_complete()
         start, end = max(log.start(), options.from_offset), log.end().offset
         if options.to_offset:
@@ -113,9 +113,8 @@ class SegmentReader(DataSourceReader):
             return []
         # Spark does not tell a source in Python how many cores the executors have.
         cores = options.min_partitions or os.cpu_count() or 1
-        count = pieces_wanted(end - start, options.target_bytes, cores)
-        spans = split(log.files, start, end, -(-(end - start) // count))
-        return [SpanPartition(tuple(group)) for group in grouped(spans, count)]
+        groups = spans_for_tasks(log.files, start, end, options.target_bytes, cores)
+        return [SpanPartition(tuple(spans)) for spans in groups]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The view's rows of one partition."""
@@ -130,9 +129,6 @@ class SegmentReader(DataSourceReader):
             index_tags=options.index_tags,
             block_bytes=options.block_bytes,
         )
-        log = self._log.connect()
-        try:
+        with closing(self._log.connect()) as log:
             for span in partition.spans:
                 yield from batches(log, self._log.files, span, task)
-        finally:
-            log.close()

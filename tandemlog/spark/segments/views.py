@@ -2,10 +2,10 @@
 
     messages   a row a record, every field            raw      a row a record, its bytes
     entries    a row a queue and window: its units     index    a row a window: its index entries
-    audit      a row a span: what was found            blocks   a row a block: its CRC
+    audit      a row a span: its findings              blocks   a row a block: its CRC
 
-The aggregating views exist because moving rows costs more than reading the log: a packed blob of
-units or entries costs a fiftieth of the rows it stands for.
+The aggregating views exist because moving rows costs more than reading the log: units or entries
+packed into one binary value cost a fiftieth of the same in rows.
 """
 
 from collections.abc import Callable, Iterator
@@ -64,7 +64,7 @@ class _Reading:
         )
 
     def pieces(self, window_bytes: int, window_records: int) -> Iterator[Piece]:
-        """The records; damage raises CorruptLogError unless it is to be skipped."""
+        """The records; damage raises CorruptLogError with onCorruption=fail."""
         for part in self.scan(window_bytes, window_records):
             if isinstance(part, Piece):
                 yield part
@@ -93,18 +93,18 @@ def _messages(reading: _Reading) -> Iterator[pa.RecordBatch]:
         if isinstance(part, Piece):
             batch = view_batch(part.data, part.headers, columns)
             if FAULT in task.columns:
-                nothing = pa.nulls(part.count, pa.string())
+                faults = pa.nulls(part.count, pa.string())
                 batch = pa.RecordBatch.from_arrays(
-                    [*batch.columns, nothing], schema=arrow_schema(task.columns)
+                    [*batch.columns, faults], schema=arrow_schema(task.columns)
                 )
             yield batch
         elif report:
-            known = {
+            row = {
                 "physical_offset": part.start,
                 "size": part.end - part.start,
                 FAULT: f"{reading.files.path_of(part.start)}: {reading.reason(part)}",
             }
-            yield _batch([{name: known.get(name) for name in task.columns}], task.columns)
+            yield _batch([{name: row.get(name) for name in task.columns}], task.columns)
         elif task.on_corruption is OnCorruption.FAIL:
             raise reading.error(part)
 
@@ -115,12 +115,11 @@ def _raw(reading: _Reading) -> Iterator[pa.RecordBatch]:
 
 
 def _raw_batch(piece: Piece, columns: Columns) -> pa.RecordBatch:
-    found = piece.walk
-    sizes = found.sizes.astype(np.int64)
+    positions, sizes = piece.walk.positions, piece.walk.sizes
     arrays: dict[str, Callable[[], pa.Array]] = {
-        "physical_offset": lambda: numbers(found.positions + piece.base, pa.int64()),
-        "size": lambda: numbers(found.sizes, pa.int32()),
-        "record": lambda: sliced(piece.data, found.positions, sizes, pa.binary()),
+        "physical_offset": lambda: numbers(positions + piece.base, pa.int64()),
+        "size": lambda: numbers(sizes, pa.int32()),
+        "record": lambda: sliced(piece.data, positions, sizes.astype(np.int64), pa.binary()),
     }
     return pa.RecordBatch.from_arrays(
         [arrays[name]() for name in columns], schema=arrow_schema(columns)
@@ -152,12 +151,12 @@ def _index(reading: _Reading) -> Iterator[pa.RecordBatch]:
 
 
 def _audit(reading: _Reading) -> Iterator[pa.RecordBatch]:
-    found = audit_span(reading.log, reading.files, reading.span, check_crc=reading.task.verify_crc)
-    yield _batch([found.row()], reading.task.columns)
+    audit = audit_span(reading.log, reading.files, reading.span, check_crc=reading.task.verify_crc)
+    yield _batch([audit.row()], reading.task.columns)
 
 
 def _blocks(reading: _Reading) -> Iterator[pa.RecordBatch]:
-    """Blocks stand at the same offsets in every copy of a log: counted from a file's begin."""
+    """Blocks have the same offsets in every copy of a log: counted from the start of a file."""
     span, size = reading.span, reading.task.block_bytes
     first = span.base + -(-(span.start - span.base) // size) * size
     rows: list[dict[str, Any]] = []

@@ -1,12 +1,12 @@
 """Checks whether a partition that was written before had the same rows.
 
     chunk      0    1    2 ...              sequences of the writer's epoch
-    checksum   c0   c1   c2                 of all that is written, from the first chunk to this one
+    checksum   c0   c1   c2                 of all rows, from the first chunk to this one
 
 A master refuses a chunk with a known number if its count of rows or its checksum differs. It
 remembers only the last chunks of a writer, but the checksum of a chunk covers all before it. Two
-things it cannot see: that there are fewer chunks now than were stored, and that a batch is written
-after a later one, by a partition that had no rows in that later batch. So a task asks the master.
+things the master cannot see: that there are fewer chunks now than were stored, and that a batch is
+written after a later one, by a partition without rows in that later batch. So a task asks for them.
 """
 
 from typing import Final
@@ -40,32 +40,33 @@ def check_chunks(options: ClusterOptions, name: WriterName, chunks: int) -> None
 def stored_chunks(options: ClusterOptions, name: WriterName) -> int:
     """How many chunks of this batch the master knows."""
     assert name.producer_id is not None
-    known = _known(options, name.producer_id)
-    return known.last_sequence + 1 if known.known and known.epoch == name.epoch else 0
+    writer = _writer_on_master(options, name.producer_id)
+    return writer.last_sequence + 1 if writer.known and writer.epoch == name.epoch else 0
 
 
 def check_newest(options: ClusterOptions, name: WriterName) -> None:
-    """Raises SinkError for a batch that is older than one which was written already, as far as the
-    first partition tells: its own writer, which a batch of other partitions need not have."""
+    """Raises SinkError for a batch that is older than one that was written already. The first
+    partition's writer tells, if it has written: a batch may have rows in other partitions only."""
     assert name.producer_id is not None
-    first = name.of_partition(0)
-    known = _known(options, first)
-    if known.known and known.epoch > name.epoch:
+    first = _writer_on_master(options, name.of_partition(0))
+    if first.known and first.epoch > name.epoch:
         raise SinkError(
             f"partition {name.partition}, writer {name.producer_id}: batch {name.epoch} is to be "
-            f"written, and batch {known.epoch} was written already: the checkpoint, or "
+            f"written, and batch {first.epoch} was written already: the checkpoint, or "
             "idempotencyEpoch, is older than the target topic. Nothing was stored now. If the "
             "checkpoint was restored from a backup, start with a new one, and with startingOffsets "
             "after what the target has"
         )
 
 
-def _known(options: ClusterOptions, producer_id: str) -> broker_pb2.DescribeProducerResponse:
+def _writer_on_master(
+    options: ClusterOptions, producer_id: str
+) -> broker_pb2.DescribeProducerResponse:
     connection = connection_of(options)
-    asked = broker_pb2.DescribeProducerRequest(producer_id=producer_id)
+    request = broker_pb2.DescribeProducerRequest(producer_id=producer_id)
     return run(
         connection.on_master(
-            lambda node: node.ask(node.broker.DescribeProducer, asked, options.request_timeout_ms)
+            lambda node: node.ask(node.broker.DescribeProducer, request, options.request_timeout_ms)
         ),
         "looking at what was stored before",
     )

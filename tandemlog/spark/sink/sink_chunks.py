@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tandemlog.format.arrays.ragged import offsets_of
+
 _CONTENT: Final = ("body", "topic", "keys", "tags", "sharding_key", "properties")
 
 
@@ -21,7 +23,7 @@ def chunks(
     batches: Iterable[pa.RecordBatch], *, max_rows: int, max_bytes: int
 ) -> Iterator[pa.RecordBatch]:
     """Chunks of at most `max_rows` rows and `max_bytes` bytes of content, one row at least."""
-    held: list[pa.RecordBatch] = []
+    pieces: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
         ends = np.cumsum(content_sizes(batch))
@@ -31,21 +33,21 @@ def chunks(
             stop = int(np.searchsorted(ends, before + max_bytes - size, side="right"))
             stop = min(max(stop, start), start + max_rows - rows)
             if stop == start and not rows:
-                stop = start + 1  # a row above the limit has a chunk of its own
+                stop = start + 1  # a row above the limit gets a chunk of its own
             if stop > start:
-                held.append(batch.slice(start, stop - start))
+                pieces.append(batch.slice(start, stop - start))
                 rows += stop - start
                 size += int(ends[stop - 1]) - before
                 start = stop
             if start < batch.num_rows or rows >= max_rows:
-                yield joined(held)
-                held, rows, size = [], 0, 0
-    if held:
-        yield joined(held)
+                yield joined(pieces)
+                pieces, rows, size = [], 0, 0
+    if pieces:
+        yield joined(pieces)
 
 
 def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """One batch of them all."""
+    """All of them as one batch."""
     if len(batches) == 1:
         return batches[0]
     [whole] = pa.Table.from_batches(batches).combine_chunks().to_batches()
@@ -53,7 +55,7 @@ def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def content_sizes(batch: pa.RecordBatch) -> NDArray[np.int64]:
-    """i8[n]: bytes of each row's text and bytes."""
+    """i8[n]: the bytes of each row's texts and bodies."""
     total = np.zeros(batch.num_rows, np.int64)
     for name in _CONTENT:
         if name in batch.schema.names:
@@ -65,8 +67,7 @@ def _lengths(column: pa.Array) -> NDArray[np.int64]:
     if isinstance(column, pa.MapArray):
         offsets = np.asarray(column.offsets, np.int64)
         both = _lengths(column.keys) + _lengths(column.items)
-        ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(both)))
-        sizes: NDArray[np.int64] = np.diff(ends[offsets])
+        sizes: NDArray[np.int64] = np.diff(offsets_of(both)[offsets])
         return sizes
     if not len(column):
         return np.zeros(0, np.int64)

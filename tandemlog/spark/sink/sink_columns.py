@@ -1,4 +1,4 @@
-"""A chunk of rows as the columns that records are framed from.
+"""A chunk of rows as the columns from which records are framed.
 
     body topic tags keys queue_id sharding_key properties      Arrow, as Spark has them
       │                             │             │
@@ -7,8 +7,8 @@
 
 A row goes to its queue_id, or to the queue of its sharding key's hash, or to the queue whose turn
 it is for this chunk. Properties that the client or the store reserve are left out, so that a copy
-may pass on the column `properties` of the source: its tags and keys have their own columns. A null
-value is left out; an empty one is an error, since a reader could not get it back.
+may pass on the column `properties` of the source: tags and keys have their own columns. A null
+value is left out; an empty one is an error, since a record cannot hold it.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from tandemlog.format.arrays.byte_column import ByteColumn
 from tandemlog.format.arrays.java_hash_columns import java_hashes
+from tandemlog.format.arrays.ragged import offsets_of
 from tandemlog.format.constants import NAME_END, PROPERTY_END, SHARDING_KEY
 from tandemlog.produce.columns_input import byte_column
 from tandemlog.produce.framing import RESERVED_PREFIX, RESERVED_PROPERTIES
@@ -33,14 +34,14 @@ _NAME_END: Final = bytes((NAME_END,))
 _PROPERTY_END: Final = bytes((PROPERTY_END,))
 
 QueuesOf = Callable[[str], int]
-"""How many queues a topic has to write to."""
+"""How many queues of a topic can be written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """n rows, ready to be framed. `entries` u2[n] are each row's place in the table of queues,
-    `queue_topics` and `queue_ids`; `properties` are encoded. `wanted` i8[n] are the queues that the
-    rows themselves name, -1 for none; None if no row does."""
+    """n rows, ready for framing. `entries` u2[n] are each row's place in the table of queues,
+    `queue_topics` and `queue_ids`; `properties` are encoded. `wanted` i8[n] are the queues that
+    rows name in queue_id, -1 for a row without; None if no row has one."""
 
     bodies: ByteColumn
     tags: ByteColumn | None
@@ -54,8 +55,8 @@ class Rows:
 
 
 def rows_of(chunk: pa.RecordBatch, topic: str | None, queues_of: QueuesOf, turn: int) -> Rows:
-    """The rows of a chunk; `topic` is the option, `turn` chooses the queue of rows that do not.
-    Raises RowError for what no message can be made of."""
+    """The rows of a chunk; `topic` is the option, `turn` chooses the queue of rows that do not name
+    one. Raises RowError for a row that cannot become a message."""
     bodies = byte_column(chunk.column("body"), "body")
     if bodies.valid is not None and not bodies.valid.all():
         raise RowError(int(np.argmin(bodies.valid)), "the body is null")
@@ -81,7 +82,7 @@ def rows_of(chunk: pa.RecordBatch, topic: str | None, queues_of: QueuesOf, turn:
 
 
 def _column(chunk: pa.RecordBatch, name: str) -> Any:
-    """None if there is no such column, or nothing in it."""
+    """The column; None if there is none, or all of it is null."""
     if name not in chunk.schema.names:
         return None
     column = chunk.column(name)
@@ -94,7 +95,7 @@ def _byte_column(chunk: pa.RecordBatch, name: str) -> ByteColumn | None:
 
 
 def _topics(chunk: pa.RecordBatch, topic: str | None) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    """The distinct topics in the order in which they come, and each row's."""
+    """The distinct topics in the order of their first rows, and each row's."""
     if topic is not None:
         return (topic,), np.zeros(chunk.num_rows, np.int64)
     column = chunk.column("topic")
@@ -106,7 +107,7 @@ def _topics(chunk: pa.RecordBatch, topic: str | None) -> tuple[tuple[str, ...], 
 
 
 def _queues(counts: NDArray[np.int64], sharding: Any, turn: int) -> NDArray[np.int64]:
-    """The queue of every row that names none, i8[n]; `counts` are the queues of each row's
+    """The queue of every row if it does not name one, i8[n]; `counts` are the queues of each row's
     topic."""
     queues = turn % counts
     if sharding is not None:
@@ -122,13 +123,13 @@ def _wanted(
     counts: NDArray[np.int64],
     topic_of: NDArray[np.int64],
 ) -> NDArray[np.int64] | None:
-    """The queues that rows name themselves; see Rows."""
-    given = _column(chunk, "queue_id")
-    if given is None:
+    """The queues that rows name; see Rows."""
+    column = _column(chunk, "queue_id")
+    if column is None:
         return None
-    there = np.asarray(given.is_valid())
-    wanted = np.asarray(given.fill_null(0), np.int64)
-    wrong = there & ((wanted < 0) | (wanted >= counts))
+    valid = np.asarray(column.is_valid())
+    wanted = np.asarray(column.fill_null(0), np.int64)
+    wrong = valid & ((wanted < 0) | (wanted >= counts))
     if wrong.any():
         row = int(np.argmax(wrong))
         raise RowError(
@@ -136,7 +137,7 @@ def _wanted(
             f"queue_id {int(wanted[row])}, but topic {topics[int(topic_of[row])]!r} has the queues "
             f"0..{int(counts[row]) - 1}",
         )
-    return np.where(there, wanted, -1)
+    return np.where(valid, wanted, -1)
 
 
 def _properties(properties: Any, sharding: Any) -> ByteColumn | None:
@@ -147,16 +148,13 @@ def _properties(properties: Any, sharding: Any) -> ByteColumn | None:
     if sharding is not None:
         keys = sharding.cast(pa.binary())
         name = pa.scalar(SHARDING_KEY.encode(), pa.binary())
-        parts.append(pc.fill_null(_encoded(name, pc.if_else(_there(keys), keys, None)), b""))
+        # an empty sharding key is like no key
+        there = pc.fill_null(pc.greater(pc.binary_length(keys), 0), False)
+        parts.append(pc.fill_null(_encoded(name, pc.if_else(there, keys, None)), b""))
     if not parts:
         return None
     whole = parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, b"")
     return byte_column(whole, "properties")
-
-
-def _there(values: Any) -> Any:
-    """Neither null nor empty: an empty value is none."""
-    return pc.fill_null(pc.greater(pc.binary_length(values), 0), False)
 
 
 def _encoded(names: Any, values: Any) -> Any:
@@ -175,9 +173,9 @@ def _encoded_map(maps: pa.MapArray) -> pa.Array:
     reserved = pc.or_(
         pc.is_in(names, value_set=_reserved()), pc.starts_with(names, RESERVED_PREFIX)
     )
-    kept = np.asarray(pc.and_(values.is_valid(), pc.invert(reserved)))
-    kept &= np.asarray(maps.is_valid())[row_of]
-    empty = kept & np.asarray(pc.fill_null(pc.equal(pc.binary_length(values), 0), False))
+    used = np.asarray(pc.and_(values.is_valid(), pc.invert(reserved)))
+    used &= np.asarray(maps.is_valid())[row_of]
+    empty = used & np.asarray(pc.fill_null(pc.equal(pc.binary_length(values), 0), False))
     if empty.any():
         at = int(np.argmax(empty))
         name = names[at].as_py().decode("utf-8", "replace")
@@ -186,13 +184,12 @@ def _encoded_map(maps: pa.MapArray) -> pa.Array:
             f"property {name!r} has an empty value, which a record cannot hold (RocketMQ reads it "
             "as none): make it null, or leave it out of the map",
         )
-    if not kept.all():
-        mask = pa.array(kept)
-        names, values, row_of = names.filter(mask), values.filter(mask), row_of[kept]
+    if not used.all():
+        mask = pa.array(used)
+        names, values, row_of = names.filter(mask), values.filter(mask), row_of[used]
     encoded = byte_column(_encoded(names, values), "properties")
     _check_properties(encoded, names, row_of)
-    counts = np.bincount(row_of, minlength=len(maps))
-    ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
+    ends = offsets_of(np.bincount(row_of, minlength=len(maps)))
     bounds = (encoded.offsets[ends] - encoded.offsets[0]).astype(np.int32)
     data = encoded.data[int(encoded.offsets[0]) : int(encoded.offsets[-1])]
     return pa.Array.from_buffers(
@@ -202,13 +199,13 @@ def _encoded_map(maps: pa.MapArray) -> pa.Array:
 
 @cache
 def _reserved() -> pa.Array:
-    """Made when a task first needs it: the first array that Arrow makes of a Python list imports
-    pandas where it is installed, which every process that Spark starts would pay for."""
+    """Created when a task first needs it: the first array that Arrow makes from a Python list
+    imports pandas if that is installed, which would slow down every process that Spark starts."""
     return pa.array(sorted(name.encode() for name in RESERVED_PROPERTIES), pa.binary())
 
 
 def _check_properties(encoded: ByteColumn, names: Any, row_of: NDArray[np.int64]) -> None:
-    """That no name is empty or holds a separator, and no value the one that ends it."""
+    """Check that no name is empty, and that names and values hold no separator."""
     for wrong, fault in (
         (np.asarray(pc.equal(pc.binary_length(names), 0)), "an empty name"),
         (np.asarray(pc.match_substring(names, _NAME_END)), "a name with the character 0x01"),

@@ -6,8 +6,8 @@
 It uses the client's RequestPipeline, with one difference from the producer: a request keeps the
 number of its chunk. If a request would need another number, the task fails, and Spark runs it
 again. A request's checksum covers everything written up to it, so a master that knows the last one
-also confirms those that it has forgotten. Requests do not expire one by one either: the task gives
-up as a whole, sendTimeoutMs after the last answer.
+also confirms earlier ones that it has forgotten. Nor do single requests expire: the task as a whole
+gives up, sendTimeoutMs after the last answer.
 """
 
 import threading
@@ -36,11 +36,11 @@ from .sink_columns import Rows
 from .writer_name import WriterName
 
 _ANSWER_SECONDS: Final = 15.0
-_LOOK_SECONDS: Final = 0.5
+_CHECK_SECONDS: Final = 0.5
 
 
 class Outcomes:
-    """What became of the requests; filled in the loop, waited for by the task."""
+    """The outcomes of the requests: the loop sets them, the task waits for them."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -52,7 +52,7 @@ class Outcomes:
         self._last = time.monotonic()
 
     def expect_one(self) -> None:
-        """One request more will have an outcome."""
+        """One more request will have an outcome."""
         with self._changed:
             self._open += 1
 
@@ -68,7 +68,7 @@ class Outcomes:
     def failed(self, error: TandemlogError) -> None:
         with self._changed:
             self._open -= 1
-            # The first one has the reason, those behind it only follow.
+            # The first one has the reason, later ones are its consequences.
             if self.failure is None or isinstance(self.failure, OutcomeUnknownError):
                 self.failure = error
             self._changed.notify_all()
@@ -85,16 +85,16 @@ class Outcomes:
 
 
 def _checksum(rows: Rows, batch: RecordBatch, before: int) -> int:
-    """Of all that is written from the first chunk to this one. Left out is what an attempt decides:
-    times and ids, and the queues of rows that name none, which change with a topic's queues."""
+    """Of all rows from the first chunk to this one, without what may change between attempts: times
+    and ids, and the queues of rows that do not name one, which depend on the topic's."""
     if rows.wanted is not None:
         before = request_checksum((rows.wanted.astype("<i8").tobytes(),), before)
     return content_checksum(batch.records, batch.sizes, before=before)
 
 
 class SinkSender:
-    """Sends chunks in order; `finish` waits for their outcome, `close` ends. Raises ClusterError
-    if the cluster has no master for long, SinkError for all that goes wrong later."""
+    """Sends chunks in order; `finish` waits for their outcome. Raises ClusterError if the cluster
+    has no master for long, SinkError for everything that fails later."""
 
     def __init__(self, options: WriteOptions, name: WriterName) -> None:
         self.outcomes = Outcomes()
@@ -116,22 +116,22 @@ class SinkSender:
         )
 
     def close(self) -> None:
-        """Ends at once: what has no outcome yet is not waited for."""
+        """Close at once, without waiting for outcomes."""
         run(self._requests.close(0), "closing a writer")
 
     def queues_of(self, topic: str) -> int:
-        """The queues that a topic has to write to; raises ClusterError."""
+        """How many queues of a topic can be written. Raises ClusterError."""
         routes = self._requests.routes
         route = routes.get(topic) or run(routes.load(topic), f"looking at topic {topic}")
         return route.queues
 
     @property
     def turn(self) -> int:
-        """Chooses the queue of rows that do not: the same one in every attempt."""
+        """Chooses the queue of rows that do not name one: the same in every attempt."""
         return self._name.partition + self.chunk
 
     def send(self, rows: Rows) -> None:
-        """Takes the next chunk; waits while too much has no answer."""
+        """Send the next chunk; waits while too many requests have no answer."""
         batch = self._framed(rows)
         size = len(batch.records)
         limit = self._requests.max_request_bytes
@@ -151,15 +151,15 @@ class SinkSender:
         )
         self.outcomes.expect_one()
         try:
-            while not self._requests.offer(request, _LOOK_SECONDS):
+            while not self._requests.offer(request, _CHECK_SECONDS):
                 self._check()
         except TandemlogError as error:
             raise self._failed(self.outcomes.failure or error) from error
         self.chunk += 1
 
     def _wait_for_repeats(self) -> None:
-        """Until it is known of all that was stored before that it is what would be sent now. A
-        master that finds another chunk refuses that one alone: those behind it would be stored."""
+        """Wait until all that was stored before is known to be what would be sent now. A master
+        that knows another chunk refuses that one alone, and would store those behind it."""
         if self._name.producer_id is None:
             return
         if self.chunk == 1:
@@ -170,14 +170,14 @@ class SinkSender:
             self.finish()
 
     def finish(self) -> None:
-        """Waits until everything is acknowledged."""
-        while not self.outcomes.wait(_LOOK_SECONDS):
+        """Wait until everything is acknowledged."""
+        while not self.outcomes.wait(_CHECK_SECONDS):
             self._check()
         if self.outcomes.failure is not None:
             raise self._failed(self.outcomes.failure) from self.outcomes.failure
 
     def _check(self) -> None:
-        """Raises SinkError if it has no use to wait any longer."""
+        """Raise SinkError if waiting is useless: a request failed, or answers stopped coming."""
         if self.outcomes.failure is not None:
             raise self._failed(self.outcomes.failure) from self.outcomes.failure
         silent = self.outcomes.seconds_since_answer()

@@ -6,7 +6,7 @@
     driver   commit: notes what was written; abort: what was written stays
 
 There is no transaction: rows are in the log once their task has sent them. Exactly once means that
-a task that runs again stores nothing twice, so that a job or a batch that succeeds in the end has
+a task that runs again stores no row twice, so that a job or a batch that succeeds in the end has
 stored every row once.
 
 A task has to tell the real end of its rows from an input that breaks off:
@@ -30,6 +30,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
@@ -76,8 +77,9 @@ class Written(WriterCommitMessage):
 
 
 def check_topic(options: WriteOptions) -> None:
-    """In the driver: that the cluster is there, and its topic takes messages. Raises ClusterError.
-    Spark makes a writer twice for every micro-batch, so what was found holds for a minute."""
+    """In the driver: check that the cluster can be reached, and its topic be written. Raises
+    ClusterError. Spark makes a writer twice for every micro-batch, so a result holds for a
+    minute."""
     key = (options.cluster, options.topic)
     now = time.monotonic()
     with _lock:
@@ -94,9 +96,9 @@ def check_topic(options: WriteOptions) -> None:
 def write_partition(
     options: WriteOptions, name: WriterName, batches: Iterator[pa.RecordBatch]
 ) -> Written:
-    """Sends the rows of one task; returns once all of them are acknowledged."""
+    """Send the rows of one task; returns once all are acknowledged."""
     sender: SinkSender | None = None
-    taken = 0
+    rows_before = 0
     try:
         for chunk in chunks(
             batches, max_rows=options.batch_messages, max_bytes=options.batch_bytes
@@ -109,9 +111,9 @@ def write_partition(
                 sender.send(rows_of(chunk, options.topic, sender.queues_of, sender.turn))
             except RowError as error:
                 raise SinkError(
-                    f"partition {name.partition}, row {taken + error.row}: {error.reason}"
+                    f"partition {name.partition}, row {rows_before + error.row}: {error.reason}"
                 ) from None
-            taken += chunk.num_rows
+            rows_before += chunk.num_rows
         if sender is None:
             if name.producer_id is not None:
                 check_chunks(options.cluster, name, 0)
@@ -153,19 +155,28 @@ def input_of_task() -> io.BufferedReader | None:
     return None
 
 
+def _write(
+    options: WriteOptions,
+    name_of: Callable[[int], WriterName],
+    rows: Iterator[pa.RecordBatch],
+) -> Written:
+    """What a task of either writer does; `name_of` names the writer of a partition."""
+    partition = partition_of_task()
+    if options.guarantee is Guarantee.AT_LEAST_ONCE:
+        return write_partition(options, WriterName(None, 0, partition), rows)
+    return write_partition(options, name_of(partition), complete(rows, input_of_task))
+
+
 class LiveWriter(DataSourceArrowWriter):
-    """A batch write. `job_id` is made once and travels to all tasks of the job."""
+    """A batch write. All tasks of the job have the same `job_id`."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
         self._job_id = options.idempotency_id or uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        partition = partition_of_task()
-        if self._options.guarantee is Guarantee.AT_LEAST_ONCE:
-            return write_partition(self._options, WriterName(None, 0, partition), iterator)
-        name = batch_writer_name(self._job_id, self._options.idempotency_epoch, partition)
-        return write_partition(self._options, name, complete(iterator, input_of_task))
+        epoch = self._options.idempotency_epoch
+        return _write(self._options, partial(batch_writer_name, self._job_id, epoch), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         _log(f"job {self._job_id}", messages)
@@ -181,11 +192,8 @@ class LiveStreamWriter(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        partition = partition_of_task()
-        if self._options.guarantee is Guarantee.AT_LEAST_ONCE:
-            return write_partition(self._options, WriterName(None, 0, partition), iterator)
-        name = stream_writer_name(local_property_of_task(), partition)
-        return write_partition(self._options, name, complete(iterator, input_of_task))
+        local_property = local_property_of_task()
+        return _write(self._options, partial(stream_writer_name, local_property), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         _log(f"batch {batchId}", messages)

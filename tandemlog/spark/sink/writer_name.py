@@ -3,9 +3,9 @@
     stream   producer  <query id>:<partition>       epoch  batch id
     batch    producer  <job id>:<partition>         epoch  0, or what the user numbers runs with
 
-A query's id is in its checkpoint, a planned batch has its number and its partitions before it runs.
+A query's id is in its checkpoint, and a planned batch has its number and partitions before it runs.
 So a task that Spark runs again, at once or after a restart of the driver, writes under the name of
-the first attempt, and the master acknowledges what it has already stored without storing it again.
+the first attempt, and the master acknowledges what it has stored already without storing it again.
 A task of an older batch is refused as soon as a newer one has written.
 
 The query must produce the same rows of a partition in the same order. It does so for this source,
@@ -21,7 +21,7 @@ from ..cluster.cluster_errors import SinkError
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
-"""Local properties that Spark sets for the tasks of a stream. They are no public interface."""
+"""Local properties that Spark sets for the tasks of a stream. They are not public API."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ def batch_writer_name(job_id: str, epoch: int, partition: int) -> WriterName:
 
 
 def stream_writer_name(local_property: Callable[[str], str | None], partition: int) -> WriterName:
-    """From the task's local properties. Raises SinkError if Spark does not tell the query and
-    the batch: then nothing could be recognised, which is not what exactly_once means."""
+    """From the task's local properties. Raises SinkError if they lack the query and the batch: then
+    no repeated write could be recognised, which is not what exactly_once means."""
     query, batch = local_property(QUERY_ID), local_property(BATCH_ID)
     if not query or not batch or not batch.isdigit():
         raise SinkError(

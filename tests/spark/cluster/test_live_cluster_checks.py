@@ -69,5 +69,5 @@ async def test_what_a_node_holds_is_measured_in_parts(
 
 async def test_a_topic_that_is_gone_is_named(tmp_path: Path) -> None:
     async with node(tmp_path, 1) as cluster:
-        assert await asyncio.to_thread(cluster.gone_topic, ["t"]) is None
-        assert "'s'" in (await asyncio.to_thread(cluster.gone_topic, ["t", "s"]) or "")
+        assert await asyncio.to_thread(cluster.missing_topic, ["t"]) is None
+        assert "'s'" in (await asyncio.to_thread(cluster.missing_topic, ["t", "s"]) or "")

@@ -21,7 +21,7 @@ from tandemlog.spark.cluster.option_reading import read_options
 from tandemlog.spark.cluster.resolve_offsets import Held
 from tandemlog.spark.cluster.stream_offset import StreamOffset, queues_in
 from tandemlog.spark.live.live_schema import LIVE
-from tandemlog.spark.live.live_stream import LOOK_FOR_TOPICS_S, LiveStreamReader
+from tandemlog.spark.live.live_stream import CHECK_TOPICS_S, LiveStreamReader
 
 Json = dict[str, Any]
 
@@ -487,7 +487,7 @@ def test_topics_are_looked_for_now_and_then(monkeypatch: pytest.MonkeyPatch) -> 
     stream = reader(plain)
     start = stream.latestOffset(stream.initialOffset(), ALL)
     plain.deleted = "t"
-    now[0] += LOOK_FOR_TOPICS_S - 1
+    now[0] += CHECK_TOPICS_S - 1
     stream.latestOffset(start, ALL)
     now[0] += 1
     with pytest.raises(DataLossError):

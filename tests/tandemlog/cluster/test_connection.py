@@ -1,10 +1,13 @@
-"""Asking one node after the other."""
+"""Asking one node after the other, in one event loop."""
 
 import asyncio
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from fakes.fake_broker import running_cluster
+from tandemlog import AsyncAdmin, AsyncConsumer, AsyncProducer, Message, errors
 from tandemlog.cluster.connection import Connection, ConnectionOptions
 from tandemlog.cluster.node import Node
 from tandemlog.errors import NodeUnavailableError, NotMasterError, TandemlogError, UnknownTopicError
@@ -38,7 +41,7 @@ class Asked:
         return await connection.ask_nodes(self.choose, self.leave, self.ask, timeout_ms)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long it wanted to wait; nothing waits."""
     found: list[float] = []
@@ -73,6 +76,7 @@ async def test_an_error_that_stays_ends_it(pauses: list[float]) -> None:
     assert len(pauses) == 1
 
 
+@pytest.mark.usefixtures("pauses")
 async def test_no_time_is_for_one_attempt() -> None:
     asked = Asked(NodeUnavailableError("gone"))
     with pytest.raises(NodeUnavailableError, match="gone"):
@@ -80,6 +84,7 @@ async def test_no_time_is_for_one_attempt() -> None:
     assert len(asked.nodes) == 1
 
 
+@pytest.mark.usefixtures("pauses")
 @pytest.mark.parametrize(("took_s", "attempts"), [(20.0, 2), (30.0, 1), (31.0, 1)])
 async def test_the_time_of_the_first_attempt_counts(
     took_s: float, attempts: int, monkeypatch: pytest.MonkeyPatch
@@ -94,3 +99,42 @@ async def test_the_time_of_the_first_attempt_counts(
         with pytest.raises(NodeUnavailableError, match="gone"):
             await asked.result()
     assert len(asked.nodes) == attempts
+
+
+def test_another_event_loop_is_one_clear_error() -> None:
+    with running_cluster() as cluster:
+        cluster.call(lambda: cluster.log.create_topic("orders", 2))
+        producer = AsyncProducer(cluster.endpoints)
+        consumer = AsyncConsumer(cluster.endpoints, group="g")
+        admin = AsyncAdmin(cluster.endpoints)
+        streams: list[Any] = []
+
+        async def first() -> None:
+            await producer.open()
+            await admin.topics()
+            streams.append(await consumer.follow("orders", queues=[0]))
+
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(first())
+
+        async def second(call: Any) -> None:
+            with pytest.raises(errors.EventLoopError, match="another event loop"):
+                await call()
+
+        for call in (
+            lambda: producer.send(Message("orders", b"x")),
+            lambda: producer.send_many("orders", [b"x"]),
+            producer.flush,
+            admin.topics,
+            lambda: consumer.follow("orders", queues=[1]),
+            lambda: streams[0].poll(10),
+        ):
+            asyncio.run(second(call))
+
+        async def close() -> None:
+            await producer.close()
+            await consumer.close()
+            await admin.close()
+
+        loop.run_until_complete(close())
+        loop.close()

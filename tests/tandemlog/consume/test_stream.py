@@ -3,8 +3,7 @@
 # ruff: noqa: SIM117 - which stream closes first is plain to see
 
 import asyncio
-import threading
-import time
+import gc
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
@@ -12,9 +11,9 @@ from typing import Any
 import grpc
 import pytest
 
-from fakes.fake_broker import FakeCluster, running_cluster
+from fakes.fake_broker import FakeCluster
 from fakes.fake_log import RefusedError
-from tandemlog import Consumer, Message, Producer, errors
+from tandemlog import Message, errors
 from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.consume.follow_options import FollowOptions
@@ -281,74 +280,48 @@ async def test_a_node_of_before_says_what_to_do(
             await reader.follow("orders")
 
 
-def test_another_thread_wakes_a_reader() -> None:
-    with running_cluster() as cluster:
-        cluster.log.create_topic("orders", 1)
-        with Producer(cluster.endpoints) as producer:
-            producer.send(Message("orders", b"one")).result()
-        with Consumer(cluster.endpoints, group="g") as reader:
-            stream = reader.follow("orders")
-            seen, ended = [], []
+async def test_a_consumer_that_is_not_closed_leaves_its_group(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.log.create_topic("empty", 2)
+    reader = AsyncConsumer(cluster.endpoints, group="g")
+    stream = await reader.follow("empty")
+    del reader
+    gc.collect()
+    assert await stream.poll(10) is None
+    assert cluster.groups.group("g").members  # the stream still uses it
+    with pytest.warns(ResourceWarning, match="leaves group 'g'"):
+        del stream
+    async with asyncio.timeout(10):
+        while cluster.groups.group("g").members:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    assert "leaves group 'g'" in caplog.text
 
-            def read() -> None:
+
+@pytest.mark.parametrize("how", ["messages", "stream", "batches"])
+async def test_a_step_that_is_cancelled_ends_nothing_and_loses_nothing(
+    cluster: FakeCluster, how: str
+) -> None:
+    cluster.log.create_topic("empty", 2)
+    async with (
+        AsyncProducer(cluster.endpoints) as producer,
+        AsyncConsumer(cluster.endpoints) as reader,
+        await reader.follow("empty", options=FollowOptions(wait_ms=20)) as stream,
+    ):
+        steps: Any = {
+            "messages": lambda: aiter(stream),
+            "stream": lambda: stream,
+            "batches": stream.batches,
+        }[how]()
+        found: list[bytes] = []
+        for number in range(20):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(steps), 0.001)
+            await producer.send_many("empty", [b"%d" % number], queues=0)
+            while len(found) <= number:
                 try:
-                    for body in (message.body for message in stream):
-                        seen.append(body)  # noqa: PERF402 - one by one, as they come
-                except errors.ClientClosedError as error:
-                    ended.append(error)
-
-            thread = threading.Thread(target=read)
-            thread.start()
-            deadline = time.monotonic() + 20
-            while stream.positions != {("orders", 0): 1} and time.monotonic() < deadline:
-                pass
-            stream.seek(("orders", 0), 0)
-            while seen != [b"one", b"one"] and time.monotonic() < deadline:
-                pass
-            stream.close()
-            thread.join(20)
-        assert seen == [b"one", b"one"]
-        assert len(ended) == 1
-        assert cluster.cluster.groups.group("g").members == {}
-
-
-def test_the_sync_stream_has_it_all() -> None:
-    with running_cluster() as cluster:
-        cluster.log.create_topic("orders", 2)
-        with Producer(cluster.endpoints) as producer:
-            producer.send_many(
-                None, [Message("orders", b"%d" % n, queue_id=n % 2) for n in range(20)]
-            )
-        calls: list[Any] = []
-        caller = threading.get_ident()
-
-        def revoked(stream: Any, queues: Any) -> None:
-            stream.commit()
-            calls.append(("revoked", queues, threading.get_ident() == caller))
-
-        with Consumer(cluster.endpoints, group="g") as reader:
-            with reader.follow(
-                "orders",
-                on_assigned=lambda _, queues: calls.append(
-                    ("assigned", queues, threading.get_ident() == caller)
-                ),
-                on_revoked=revoked,
-            ) as stream:
-                first = stream.poll(10_000)
-                assert first is not None
-                assert stream.poll(10_000) is not None
-                stream.commit_async(first).result(10)
-                mine = ("orders", first.queue_id)
-                assert reader.committed()[mine] == 1
-                stream.pause([mine])
-                other = [message.queue_id for message in stream.messages(timeout_ms=100)]
-                assert first.queue_id not in other
-                stream.resume([mine])
-                stream.seek(mine, "earliest")
-                assert [m.queue_offset for m in stream.messages(timeout_ms=100)] == list(range(10))
-                assert {each.messages for each in stream.lag().values()} == {0}
-                with pytest.raises(TimeoutError):
-                    stream.next_batch(timeout_ms=1)
-            both = [ZERO, ONE]
-            assert calls == [("assigned", both, True), ("revoked", both, True)]
-            assert reader.committed() == {ZERO: 10, ONE: 10}
+                    step = await asyncio.wait_for(anext(steps), 0.003)
+                except TimeoutError:
+                    continue
+                found += [each.body for each in step] if how == "batches" else [step.body]
+        assert found == [b"%d" % number for number in range(20)]

@@ -17,6 +17,8 @@ from tandemlog import Message, errors
 from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.consume.follow_options import FollowOptions
+from tandemlog.consume.received.received_message import ReceivedMessage
+from tandemlog.consume.stream import AsyncStream
 from tandemlog.produce.producer import AsyncProducer
 from tandemlog.v1 import common_pb2
 
@@ -40,6 +42,11 @@ async def fill(cluster: FakeCluster, numbers: range) -> None:
         )
 
 
+async def polled(stream: AsyncStream, count: int) -> list[ReceivedMessage]:
+    messages = [await stream.poll(10_000) for _ in range(count)]
+    return [message for message in messages if message is not None]
+
+
 def consumer(cluster: FakeCluster, **fields: Any) -> AsyncConsumer:
     return AsyncConsumer(cluster.endpoints, **{"connection": QUICK, **fields})
 
@@ -54,13 +61,14 @@ async def test_a_paused_queue_gives_nothing_and_continues_where_it_was(
         stream.pause([paused])
         assert stream.paused == {paused}
         assert stream.assignment == {ZERO, ONE}
-        rest = [message async for message in stream.messages(timeout_ms=50)]
+        rest = await polled(stream, 50)
         assert {message.queue_id for message in rest} == {1 - first.queue_id}
         assert len(rest) == 50
+        assert await stream.poll(50) is None
         stream.resume([paused])
         assert stream.paused == frozenset()
-        more = [message.queue_offset async for message in stream.messages(timeout_ms=50)]
-        assert more == list(range(1, 50))
+        more = await polled(stream, 49)
+        assert [message.queue_offset for message in more] == list(range(1, 50))
         with pytest.raises(errors.InvalidArgumentError, match="orders/7 is not read"):
             stream.pause([("orders", 7)])
 
@@ -70,14 +78,17 @@ async def test_a_message_in_hand_is_no_reason_to_deliver_a_paused_queue(
 ) -> None:
     async with consumer(cluster) as reader, await reader.follow("orders", queues=[0]) as stream:
         seen = []
-        async for message in stream.messages(timeout_ms=50):
+        messages = stream.messages()
+        async for message in messages:
             seen.append(message.queue_offset)
             if len(seen) == 3:
                 stream.pause([ZERO])
+                break
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(messages), 0.05)
         assert seen == [0, 1, 2]
         stream.resume([ZERO])
-        again = await stream.poll(10_000)
-        assert again is not None
+        [again] = await polled(stream, 1)
         assert again.queue_offset == 3
 
 

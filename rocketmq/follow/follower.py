@@ -144,6 +144,7 @@ class BrokerFollower:
         self._place: tuple[str, int] | None = None
         # the broker's process that was seen last: when it began, its end and the time then
         self._met = (-1, 0, 0.0)
+        self._asked_at = float("-inf")
         self._wrong_boot_ms = -1
         self._comparing: BrokerFacts | None = None
 
@@ -181,9 +182,10 @@ class BrokerFollower:
         try:
             host, port = await self._found()
             async with RemotingClient(host, port) as client:
+                asked_at = self._clock.monotonic()
                 facts = await ask_facts(client, host, port)
                 check_identity(self._note, facts)
-                self._seen(facts, facts.end_offset)
+                self._seen(facts, facts.end_offset, asked_at)
                 if not facts.takes_writes and self._follows_this_process:
                     await self._copy_tables(client, all_of_them=True)
             presence, takes_writes = Presence.ANSWERS, facts.takes_writes
@@ -226,10 +228,14 @@ class BrokerFollower:
             await self._host.lead()
             facts = await self._once_puts_ended(await self._asked())
             step = await self._threads.write(lambda: self._step(facts))
-            if isinstance(step, Ask):
-                await self._stream(step, facts)
-            else:
+            if not isinstance(step, Ask):
                 await self._change(step)
+                return
+            try:
+                await self._stream(step, facts)
+            except LogsDifferError as difference:
+                self._lost(logging.INFO, str(difference))
+                await self._differs(difference, facts)
         except WrongBrokerError as wrong:
             self._lost(logging.ERROR, f"this node cannot follow: {wrong}")
             raise
@@ -254,9 +260,10 @@ class BrokerFollower:
     async def _asked(self) -> BrokerFacts:
         host, port = await self._found()
         async with RemotingClient(host, port) as client:
+            asked_at = self._clock.monotonic()
             facts = await ask_facts(client, host, port)
         check_identity(self._note, facts)
-        self._seen(facts, facts.end_offset)
+        self._seen(facts, facts.end_offset, asked_at)
         if facts.boot_ms == self._wrong_boot_ms:
             raise WrongBrokerError(
                 f"{facts.title} gives {facts.ha_address} as its HA port, where log came that this "
@@ -293,6 +300,8 @@ class BrokerFollower:
         return step
 
     async def _stream(self, ask: Ask, facts: BrokerFacts) -> None:
+        """One connection and the rounds of requests beside it; on return, and when it raises, both
+        are over, in the threads as well. Raises LogsDifferError."""
         own = self._stored.own_log()
         stream = FollowStream(
             FollowSession(ask, own.end, own.file_size, self._clock.monotonic()),
@@ -304,10 +313,6 @@ class BrokerFollower:
         asking = asyncio.create_task(self._ask_on_and_on(facts, stream), name="broker-tables")
         try:
             reason = await stream.run(facts.host, facts.ha_port)
-        except LogsDifferError as found:
-            self._lost(logging.INFO, str(found))
-            await self._differs(found, facts)
-            return
         except NoBrokerError as error:
             raise BrokerError(
                 f"{error}, which {facts.title} gives as its HA port: is a firewall or a wrong "
@@ -316,18 +321,19 @@ class BrokerFollower:
         finally:
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
+            await self._threads.wait()
         self._lost(logging.WARNING, f"{facts.title}: {reason}")
         if not stream.followed:
             raise BrokerError(f"{facts.title}, HA port {facts.ha_port}: {reason}")
 
-    async def _differs(self, found: LogsDifferError, facts: BrokerFacts) -> None:
+    async def _differs(self, difference: LogsDifferError, facts: BrokerFacts) -> None:
         own = self._stored.own_log()
         step = await self._threads.write(
-            lambda: after_difference(own, facts, self._note, found, self._stored.read)
+            lambda: after_difference(own, facts, self._note, difference, self._stored.read)
         )
         if step is None:
             self._window += 1
-            logger.info("%s: comparing more of the log", found)
+            logger.info("%s: comparing more of the log", difference)
         else:
             await self._change(step)
 
@@ -370,7 +376,8 @@ class BrokerFollower:
         while True:
             began, own_end = self._clock.monotonic(), self._store.log.wrote.value
             span = await ask_span(client)
-            self._seen(self.state.facts or facts, span.end_offset)
+            present = replace(self.state.facts or facts, boot_ms=span.boot_ms)
+            self._seen(present, span.end_offset, began)
             reason = self._misfit(facts, span, stream, own_end)
             if reason:
                 stream.end(reason)
@@ -414,11 +421,18 @@ class BrokerFollower:
     def _since(self, began: float) -> float:
         return self._clock.monotonic() - began
 
-    def _seen(self, facts: BrokerFacts, end_offset: int) -> None:
+    def _seen(self, facts: BrokerFacts, end_offset: int, asked_at: float) -> None:
+        """Take what the broker says over its connection of the time `asked_at`. A takeover asks
+        while the rounds do: of two answers, the one that was asked for first may be heard last."""
         now = self._clock.monotonic()
         self._note_growth(now)
         if facts.boot_ms != self._met[0]:
+            if asked_at < self._asked_at:
+                return  # by a process that has ended since: the other one answers already
             self._met = facts.boot_ms, end_offset, now
+        elif facts.boot_ms:
+            end_offset = max(end_offset, self.state.broker_end or 0)
+        self._asked_at = max(self._asked_at, asked_at)
         self.state = replace(
             self.state, facts=facts, broker_end=end_offset, seen_at=now, gone_since=None
         )

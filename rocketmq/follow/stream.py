@@ -22,7 +22,8 @@ BATCH_BYTES = 16 << 20
 
 class FollowStream(Intake[FollowSession, FollowStore, str]):
     """See the module. `run` ends with the connection; `compared` is called once the log here is
-    known to be the broker's. `end` makes the next connection begin with another look at it."""
+    known to be the broker's. `end` makes the next connection begin with another look at it. The
+    threads may still be at work when `run` returns or raises."""
 
     BROKEN = (OSError,)
 
@@ -49,7 +50,6 @@ class FollowStream(Intake[FollowSession, FollowStore, str]):
             return await self._serve()
         finally:
             self._link.close()
-            await self._threads.wait()
 
     async def _received(self) -> Sequence[Action]:
         loop, run = asyncio.get_running_loop(), None

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import itertools
+import threading
 import weakref
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -17,7 +18,9 @@ from fakes.replicas import eventually
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from tandemlog_server.ha.master.term import next_epoch
 from tandemlog_server.ha.state import HaState
+from tandemlog_server.rocketmq.follow import follower as follower_module
 from tandemlog_server.rocketmq.follow.address import parse_address
+from tandemlog_server.rocketmq.follow.broker import BrokerFacts, ask_facts
 from tandemlog_server.rocketmq.follow.follower import (
     FAR_BYTES,
     LOG_FIRST_S,
@@ -26,21 +29,29 @@ from tandemlog_server.rocketmq.follow.follower import (
 )
 from tandemlog_server.rocketmq.follow.note import FollowingFile
 from tandemlog_server.rocketmq.follow.stream import FollowStream
+from tandemlog_server.rocketmq.follow.tables import BrokerTables
 from tandemlog_server.rocketmq.follow.takeover import Presence
-from tandemlog_server.rocketmq.wire.client import connected_socket
+from tandemlog_server.rocketmq.wire.client import RemotingClient, connected_socket
 from tandemlog_server.rocketmq.wire.errors import BrokerError
-from tandemlog_server.rocketmq.wire.requests import GET_ALL_SUBSCRIPTION_GROUP_CONFIG
+from tandemlog_server.rocketmq.wire.remoting import Command
+from tandemlog_server.rocketmq.wire.requests import (
+    GET_ALL_SUBSCRIPTION_GROUP_CONFIG,
+    GET_BROKER_RUNTIME_INFO,
+)
 from tandemlog_server.storage.errors import FlushFailedError
 
 FILE = 4096
 
 
 class Host:
-    """As the node's roles have the relay's term."""
+    """As the node's roles have the relay's term. `on_lead` is called before each connection,
+    `on_rebuild` before each change."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
         self.changes = 0
+        self.on_lead: Callable[[], None] = lambda: None
+        self.on_rebuild: Callable[[], None] = lambda: None
         self.begin()
 
     def begin(self) -> None:
@@ -48,10 +59,11 @@ class Host:
         store.become_relay(next_epoch(store.epochs.table, HaState("c", "n", "i")))
 
     async def lead(self) -> None:
-        return
+        self.on_lead()
 
     async def rebuild(self, change: Callable[[], None]) -> None:
         self.changes += 1
+        self.on_rebuild()
         self.bench.store.become_slave()
         try:
             await asyncio.to_thread(change)
@@ -436,6 +448,139 @@ async def test_a_look_tells_what_a_takeover_needs(pair: Pair) -> None:
     await pair.broker.stop()
     look = await follower.observe()
     assert (look.presence, look.broker_end) == (Presence.NO_PROCESS, pair.builder.end)
+
+
+def rounds() -> list[str]:
+    """The rounds of requests that run."""
+    return [name for task in asyncio.all_tasks() if (name := task.get_name()) == "broker-tables"]
+
+
+async def test_no_round_of_requests_runs_while_the_log_is_cut(pair: Pair) -> None:
+    pair.put(60)
+    pair.follow()
+    await pair.equal()
+    await pair.broker.stop()
+    lost_tail(pair.builder, pair.builder.records[-4].physical_offset)
+    assert rounds()
+    during: list[list[str]] = []
+    pair.host.on_rebuild = lambda: during.append(rounds())
+    await pair.broker.start()
+    await pair.equal()
+    assert during == [[]]
+
+
+async def test_the_tables_of_one_connection_are_stored_before_the_next_one(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a log that was set aside meanwhile they would count as taken, and not be in the
+    store."""
+    monkeypatch.setattr(follower_module, "FIRST_PAUSE_S", 0.0)
+    pair.put(20)
+    follower = pair.follow()
+    await pair.equal()
+    replace, storing, opened = follower.tables.replace, threading.Event(), threading.Event()
+    order: list[str] = []
+
+    def slow(tables: BrokerTables, now_ms: int) -> None:
+        storing.set()
+        assert opened.wait(30)
+        replace(tables, now_ms)
+        order.append("tables")
+
+    follower.tables.replace = slow  # type: ignore[method-assign]
+    assert await asyncio.to_thread(storing.wait, 30)
+    pair.host.on_lead = lambda: order.append("connection")
+    await pair.broker.stop()
+    await eventually(lambda: not rounds())
+    for _ in range(100):
+        await asyncio.sleep(0)
+    opened.set()
+    await eventually(lambda: "connection" in order)
+    assert order[0] == "tables"
+
+
+class HeldFacts:
+    """What the broker answers to the next question for its facts is heard when `gate` opens."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked, self.gate = asyncio.Event(), asyncio.Event()
+        monkeypatch.setattr(follower_module, "ask_facts", self._ask)
+
+    async def _ask(self, client: RemotingClient, host: str, port: int) -> BrokerFacts:
+        facts = await ask_facts(client, host, port)
+        if not self.asked.is_set():
+            self.asked.set()
+            await self.gate.wait()
+        return facts
+
+
+async def test_an_older_answer_does_not_take_the_brokers_end_back(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A takeover asks while the rounds do: its answer may be heard after a newer one."""
+    pair.put(20)
+    follower = pair.follow()
+    await pair.equal()
+    held = HeldFacts(monkeypatch)
+    observing = asyncio.create_task(follower.observe())
+    await asyncio.wait_for(held.asked.wait(), 30)
+    pair.put(20)
+    await eventually(lambda: follower.state.broker_end == pair.builder.end)
+    held.gate.set()
+    assert (await observing).broker_end == pair.builder.end
+
+
+async def test_an_answer_of_a_process_that_has_ended_is_dropped(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair.put(20)
+    follower = pair.follow()
+    await pair.equal()
+    held = HeldFacts(monkeypatch)
+    observing = asyncio.create_task(follower.observe())
+    await asyncio.wait_for(held.asked.wait(), 30)
+    pair.bench.clock.advance(1)
+    await pair.broker.stop()
+    await pair.broker.start()
+    pair.put(5)
+    await eventually(
+        lambda: (
+            follower.state.compared
+            and follower.state.broker_end is not None
+            and follower.state.broker_end == pair.builder.end
+        )
+    )
+    held.gate.set()
+    await observing
+    facts = follower.state.facts
+    assert facts is not None
+    assert facts.boot_ms == pair.broker.boot_ms
+    assert follower.state.broker_end == pair.builder.end
+
+
+async def test_a_process_that_was_seen_by_a_round_alone_was_not_compared(pair: Pair) -> None:
+    """It is gone again before the follower connects to it, with messages that it took."""
+    pair.put(20)
+    follower = pair.follow()
+    await pair.equal()
+    await eventually(lambda: follower.state.broker_end == pair.builder.end)
+    assert (await follower.observe()).compared
+    broker, answer = pair.broker, pair.broker._answer
+
+    def last_answer(command: Command) -> Command:
+        if command.code == GET_BROKER_RUNTIME_INFO:
+            broker.boot_ms += 1
+            for server in (broker._server, broker._ha_server):
+                server.close()
+            for link in broker._links:
+                asyncio.get_running_loop().call_soon(link.close)
+        return answer(command)
+
+    broker._answer = last_answer  # type: ignore[method-assign]
+    await pair.fault("no process listens")
+    look = await follower.observe()
+    assert look.presence is Presence.NO_PROCESS
+    assert not look.compared
 
 
 async def test_a_log_that_ends_where_the_brokers_begins_now_is_not_continued(pair: Pair) -> None:

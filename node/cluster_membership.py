@@ -15,9 +15,9 @@ from tandemlog.v1 import common_pb2
 from tandemlog_server.ha.config import Role
 from tandemlog_server.ha.coordinator.etcd_client import connect, since_boot
 from tandemlog_server.ha.election.agent import ElectionAgent
-from tandemlog_server.ha.election.host import Identity
 from tandemlog_server.ha.election.requests import ClusterRequests
-from tandemlog_server.ha.state_file import StateFile
+from tandemlog_server.ha.election.role_host import Identity
+from tandemlog_server.ha.replication_file import StateFile
 from tandemlog_server.rocketmq.follow.address import parse_address
 
 from .cluster_rows import with_own_state

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from tandemlog.v1 import common_pb2
 from tandemlog_server.ha.election.snapshot import Snapshot
-from tandemlog_server.ha.master.members import NO_MASTER, UNREACHABLE
+from tandemlog_server.ha.master.node_status import NO_MASTER, UNREACHABLE
 from tandemlog_server.ha.protocol.versions import VERSION
 from tandemlog_server.ha.state import HaState
 from tandemlog_server.storage.message_store import MessageStore

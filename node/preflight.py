@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tandemlog_server.ha.config import HaConfig
 from tandemlog_server.ha.errors import HaError
-from tandemlog_server.ha.state_file import StateFile
+from tandemlog_server.ha.replication_file import StateFile
 from tandemlog_server.rocketmq.follow.address import parse_address
 from tandemlog_server.storage.disk.file_system import FileSystem
 from tandemlog_server.storage.disk.real_file_system import RealFileSystem

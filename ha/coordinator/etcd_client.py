@@ -25,13 +25,13 @@ from .coordinator_errors import (
     LeaseLostError,
     UnknownOutcomeError,
 )
+from .etcd_messages import found, listing, range_request, txn_request, txn_result
 from .methods import LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE, RANGE, STATUS, TXN
 from .options import CoordinatorOptions
 from .rotation import Rotation
 from .values import Found, KeyRange, Lease, Listing, Put, Txn, TxnResult, WatchUpdate
 from .verdicts import AttemptError, Verdict
 from .watching import Watching
-from .wire import found, listing, range_request, txn_request, txn_result
 
 T = TypeVar("T")
 

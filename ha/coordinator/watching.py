@@ -22,12 +22,12 @@ from tandemlog.v1 import coordinator_pb2 as pb
 
 from .attempts import Attempts
 from .coordinator_errors import CoordinatorRefusedError
+from .etcd_messages import changes, watch_request
 from .methods import WATCH
 from .options import CoordinatorOptions
 from .rotation import Rotation
 from .values import Changes, KeyRange
 from .verdicts import AttemptError, Verdict, attempt_error, ended, unless_cancelled
-from .wire import changes, watch_request
 
 logger = logging.getLogger(__name__)
 

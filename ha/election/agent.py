@@ -30,7 +30,6 @@ from ..coordinator.coordinator_errors import (
 from ..master.term import WonTerm
 from .elected_keeper import ElectedKeeper
 from .election_config import ElectionConfig
-from .host import Identity, RoleHost, shown
 from .key_values import LeaderValue, MemberValue
 from .keys import ClusterKeys
 from .leases import HeldLease
@@ -39,6 +38,7 @@ from .planned_switch import PlannedSwitch
 from .probe import port_is_closed
 from .registration import Registration
 from .resync import Resync
+from .role_host import Identity, RoleHost, shown
 from .role_loop import (
     ElectionRules,
     Follow,

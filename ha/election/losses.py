@@ -14,7 +14,7 @@ from dataclasses import replace
 from ..coordinator.coordinator import Coordinator
 from ..coordinator.coordinator_errors import CoordinatorError
 from ..coordinator.values import Put, Txn, unchanged
-from ..master.group import Return
+from ..master.master_group import Return
 from .key_values import TermValue, decode, encode
 from .keys import ClusterKeys
 

@@ -17,9 +17,9 @@ from ..coordinator.coordinator_errors import (
     LeaseLostError,
     UnknownOutcomeError,
 )
-from .host import RoleHost
 from .key_values import RequestValue
 from .keys import ClusterKeys
+from .role_host import RoleHost
 from .snapshot import Snapshot
 from .switchover import HELD_BACK, CannotSwitchError, Switching, switch_target
 from .transactions import ask, hand_over

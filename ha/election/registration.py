@@ -17,9 +17,9 @@ from dataclasses import replace
 from ..config import Replication
 from ..coordinator.coordinator import Coordinator
 from ..coordinator.coordinator_errors import CoordinatorUnavailableError, UnknownOutcomeError
-from .host import Identity, RoleHost
 from .key_values import RosterValue
 from .keys import ClusterKeys
+from .role_host import Identity, RoleHost
 from .rolled_back import why_rolled_back
 from .snapshot import Snapshot, SnapshotBuilder
 from .transactions import enter

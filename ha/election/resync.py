@@ -22,9 +22,9 @@ from dataclasses import replace
 
 from ..coordinator.coordinator import Coordinator
 from ..coordinator.coordinator_errors import CoordinatorError
-from .host import RoleHost
 from .key_values import MemberValue, RequestValue
 from .keys import ClusterKeys
+from .role_host import RoleHost
 from .snapshot import Snapshot
 from .transactions import ask, started_over
 

@@ -17,8 +17,8 @@ After an unclean epoch confirmed bytes may be gone: only what a leader has told 
 from tandemlog.format.files.epochs import EpochTable
 
 from ..state import Member
-from .host import OwnLog
 from .key_values import ClusterRecord, ConfirmedValue
+from .role_host import OwnLog
 from .snapshot import Snapshot
 
 

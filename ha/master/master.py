@@ -27,11 +27,11 @@ from ..errors import NotRunningError, TooManyError
 from ..frame_limits import sentence
 from ..protocol.frames import Hello, MemberList, Refusal, encode_master_frame
 from ..protocol.replication_service import Context, ReplicationService
-from ..state_file import StateFile
+from ..replication_file import StateFile
 from ..store_port import PROMISED_TABLES, StorePort, tables_of
-from .group import MasterGroup, Return
-from .members import READ_ONLY, RUNNING, own_status, slave_rows
+from .master_group import MasterGroup, Return
 from .metadata_sync import MetadataSource
+from .node_status import READ_ONLY, RUNNING, own_status, slave_rows
 from .record_keeper import DeposedError, LocalKeeper, RecordKeeper
 from .stream import MasterStream
 from .term import Idleness, Term, WonTerm, begin_term, own_position

@@ -33,7 +33,7 @@ from ..protocol.log_crc import log_crc
 from ..protocol.prologue import prologue_frames
 from ..protocol.replication_service import Context
 from ..store_port import StorePort
-from .group import MasterGroup
+from .master_group import MasterGroup
 from .metadata_sync import MetadataSource, TableCursor
 from .session import (
     Close,

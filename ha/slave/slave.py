@@ -24,7 +24,7 @@ from tandemlog_server.storage.errors import StoreError
 from ..config import HaConfig
 from ..errors import DivergedError, HaError, HandshakeRefusedError, NotRunningError
 from ..intake import StoreThreads, follow_forever
-from ..master.members import (
+from ..master.node_status import (
     CATCHING_UP,
     IN_SYNC,
     NO_MASTER,
@@ -38,8 +38,8 @@ from ..master.members import (
 from ..protocol.frames import Hello
 from ..protocol.replication_service import PATH, ReplicationService, refusing_service
 from ..protocol.versions import OURS
+from ..replication_file import StateFile, new_incarnation
 from ..state import HaState
-from ..state_file import StateFile, new_incarnation
 from ..store_port import StorePort
 from .session import Disconnect, SlaveSession
 from .store import SlaveStore

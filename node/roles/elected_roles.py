@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 
 from tandemlog.v1 import common_pb2
 from tandemlog_server.ha.election.agent import ElectionAgent
-from tandemlog_server.ha.election.host import OwnLog
 from tandemlog_server.ha.election.key_values import LeaderValue
+from tandemlog_server.ha.election.role_host import OwnLog
 from tandemlog_server.ha.master.record_keeper import RecordKeeper
 from tandemlog_server.ha.master.term import WonTerm
+from tandemlog_server.ha.replication_file import StateFile, new_incarnation
 from tandemlog_server.ha.slave.store import set_log_aside
 from tandemlog_server.ha.state import HaState, Member, started_over
-from tandemlog_server.ha.state_file import StateFile, new_incarnation
 
 from ..cluster_rows import rows_without_master, with_roster
 from ..process.tasks import stopped, to_its_end, watched

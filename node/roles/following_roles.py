@@ -24,7 +24,7 @@ from tandemlog.v1 import common_pb2
 from tandemlog_server.ha.errors import HaError, StateFileError
 from tandemlog_server.rocketmq.follow.address import BrokerAddress
 from tandemlog_server.rocketmq.follow.follower import BrokerFollower
-from tandemlog_server.rocketmq.follow.note import Following, FollowingFile, TakenOver
+from tandemlog_server.rocketmq.follow.following_file import Following, FollowingFile, TakenOver
 from tandemlog_server.rocketmq.follow.takeover import obstacle
 from tandemlog_server.storage.disk.file_system import FileSystem
 from tandemlog_server.storage.errors import StoreError

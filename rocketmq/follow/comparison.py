@@ -23,8 +23,8 @@ from typing import TypeAlias
 from tandemlog.format.constants import MIN_RECORD_SIZE, Buffer
 
 from ..wire.errors import LogsDifferError, WrongBrokerError
-from .broker import BrokerFacts
-from .note import Following
+from .broker_facts import BrokerFacts
+from .following_file import Following
 
 WINDOWS = (64 << 10, 1 << 20, 16 << 20, 256 << 20)
 """How many bytes before our end are compared at first, and then, while they differ from their

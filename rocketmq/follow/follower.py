@@ -24,7 +24,8 @@ from tandemlog_server.storage.errors import StoreError
 from ..wire.client import RemotingClient
 from ..wire.errors import BrokerError, LogsDifferError, NoBrokerError, WrongBrokerError
 from .address import BrokerAddress
-from .broker import BrokerFacts, LogSpan, ask_facts, ask_span, find_broker
+from .broker_facts import BrokerFacts, LogSpan, ask_facts, ask_span, find_broker
+from .broker_tables import TableKeeper, fetch_tables
 from .comparison import (
     Ask,
     BeginAt,
@@ -35,11 +36,10 @@ from .comparison import (
     check_identity,
     first_step,
 )
-from .note import Following, FollowingFile
+from .following_file import Following, FollowingFile
 from .session import FollowSession
 from .store import FollowStore
 from .stream import FollowStream
-from .tables import TableKeeper, fetch_tables
 from .takeover import Look, Presence
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from tandemlog.v1 import common_pb2
 
 from .peers import Door, Peers, plain_address
-from .refused import RefusedBrokers
+from .refused_brokers import RefusedBrokers
 from .stream import Followed, SlaveStream, broker_id
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from ..wire.remoting import (
     CommandReader,
     encode_command,
 )
-from . import documents
+from . import tables
 from .peers import Door, Peers, plain_address
 
 logger = logging.getLogger(__name__)
@@ -47,13 +47,13 @@ REMARK: Final = (
 Document = Callable[[StorePort], bytes]
 
 DOCUMENTS: Final[dict[int, Document]] = {
-    requests.GET_ALL_TOPIC_CONFIG: documents.topics,
-    requests.GET_ALL_CONSUMER_OFFSET: documents.consumer_offsets,
-    requests.GET_ALL_DELAY_OFFSET: documents.delay_offsets,
-    requests.GET_ALL_SUBSCRIPTION_GROUP_CONFIG: documents.groups,
-    requests.GET_ALL_MESSAGE_REQUEST_MODE: documents.request_modes,
-    requests.GET_TIMER_CHECK_POINT: lambda _: documents.timer_checkpoint(),
-    requests.GET_TIMER_METRICS: lambda _: documents.timer_metrics(),
+    requests.GET_ALL_TOPIC_CONFIG: tables.topics,
+    requests.GET_ALL_CONSUMER_OFFSET: tables.consumer_offsets,
+    requests.GET_ALL_DELAY_OFFSET: tables.delay_offsets,
+    requests.GET_ALL_SUBSCRIPTION_GROUP_CONFIG: tables.groups,
+    requests.GET_ALL_MESSAGE_REQUEST_MODE: tables.request_modes,
+    requests.GET_TIMER_CHECK_POINT: lambda _: tables.timer_checkpoint(),
+    requests.GET_TIMER_METRICS: lambda _: tables.timer_metrics(),
 }
 
 

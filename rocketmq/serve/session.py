@@ -14,7 +14,7 @@ our log. A heartbeat carries the next byte's offset, which a slave compares with
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from .cutting import Cut, Place
+from .framing import Cut, Place
 
 HEARTBEAT_S: Final = 5.0
 """Silence after which the next offset is sent alone; a slave gives up after 20 s."""

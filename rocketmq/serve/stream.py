@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from tandemlog.v1 import common_pb2
 from tandemlog_server.ha.errors import HaError, ProtocolError
 from tandemlog_server.ha.master.foreign_slaves import foreign_hello
-from tandemlog_server.ha.master.group import MasterGroup
+from tandemlog_server.ha.master.master_group import MasterGroup
 from tandemlog_server.ha.protocol.frames import Ack, Hello
 from tandemlog_server.ha.store_port import StorePort
 from tandemlog_server.storage.clock import Clock
@@ -25,8 +25,8 @@ from tandemlog_server.storage.disk.file_system import FileSystem
 from tandemlog_server.storage.errors import StoreError
 
 from ..wire.frames import OffsetReader, encode_header
-from .cutting import Cut, Place, begins_at, cut, large_record_at
-from .refused import RefusedBrokers
+from .framing import Cut, Place, begins_at, cut, large_record_at
+from .refused_brokers import RefusedBrokers
 from .session import BATCH_BYTES, SendHeartbeat, SendLog, SlaveSession
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from tandemlog_server.cli.shared.options import connection_options
 from tandemlog_server.cli.shared.times import parse_time_ms
 from tandemlog_server.ha import errors as ha_errors
 from tandemlog_server.ha.config import HaConfig
-from tandemlog_server.ha.state_file import StateFile
+from tandemlog_server.ha.replication_file import StateFile
 from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 from tandemlog_server.storage.errors import StoreLockedError
 

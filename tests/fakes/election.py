@@ -7,8 +7,13 @@ keys.txn(win(KEYS, keys.snapshot(), ...))
 
 from fakes.fake_coordinator import CoordinatorWorld
 from tandemlog.v1 import coordinator_pb2 as pb
+from tandemlog_server.ha.coordinator.etcd_messages import (
+    listing,
+    range_request,
+    txn_request,
+    txn_result,
+)
 from tandemlog_server.ha.coordinator.values import Delete, KeyRange, Put, Txn, TxnResult
-from tandemlog_server.ha.coordinator.wire import listing, range_request, txn_request, txn_result
 from tandemlog_server.ha.election.key_values import (
     ClusterRecord,
     LeaderValue,

@@ -27,6 +27,15 @@ from tandemlog_server.ha.coordinator.coordinator_errors import (
     LeaseLostError,
     UnknownOutcomeError,
 )
+from tandemlog_server.ha.coordinator.etcd_messages import (
+    changes,
+    found,
+    listing,
+    range_request,
+    txn_request,
+    txn_result,
+    watch_request,
+)
 from tandemlog_server.ha.coordinator.values import (
     Changes,
     Found,
@@ -37,15 +46,6 @@ from tandemlog_server.ha.coordinator.values import (
     Txn,
     TxnResult,
     WatchUpdate,
-)
-from tandemlog_server.ha.coordinator.wire import (
-    changes,
-    found,
-    listing,
-    range_request,
-    txn_request,
-    txn_result,
-    watch_request,
 )
 from tandemlog_server.node.embedded_coordinator.coordinator_refusals import RefusedError
 from tandemlog_server.node.embedded_coordinator.state_machine import StateMachine

@@ -21,7 +21,7 @@ from tandemlog.testing.memory_files import MemoryFiles
 from tandemlog.v1 import common_pb2, replication_pb2
 from tandemlog_server.ha.config import HaConfig, Replication, Role
 from tandemlog_server.ha.errors import ProtocolError
-from tandemlog_server.ha.master.group import MasterGroup
+from tandemlog_server.ha.master.master_group import MasterGroup
 from tandemlog_server.ha.master.session import (
     MasterAction,
     SendAnswer,

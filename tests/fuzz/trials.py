@@ -21,8 +21,8 @@ from tandemlog.format.errors import FormatError
 from tandemlog.format.files.epochs import EpochTable
 from tandemlog.v1 import replication_pb2
 from tandemlog_server.ha.errors import HaError
-from tandemlog_server.ha.master.group import MasterGroup
-from tandemlog_server.ha.master.members import slave_rows
+from tandemlog_server.ha.master.master_group import MasterGroup
+from tandemlog_server.ha.master.node_status import slave_rows
 from tandemlog_server.ha.master.session import MasterSession
 from tandemlog_server.ha.master.term import next_epoch
 from tandemlog_server.ha.protocol.frames import (

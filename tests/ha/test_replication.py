@@ -12,7 +12,7 @@ from grpc import aio
 
 from fakes.replicas import SYNC, Replica, eventually
 from tandemlog.format.files.epochs import EpochTable
-from tandemlog_server.ha.master.members import READ_ONLY
+from tandemlog_server.ha.master.node_status import READ_ONLY
 from tandemlog_server.ha.slave.slave import ReplicationSlave
 from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 from tandemlog_server.storage.errors import CorruptStoreError, FlushFailedError

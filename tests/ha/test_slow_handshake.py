@@ -14,7 +14,7 @@ from fakes.clock import FakeClock
 from fakes.replicas import TIMEOUT_S, Replica, eventually
 from tandemlog_server.ha.intake import StoreThreads
 from tandemlog_server.ha.master import stream
-from tandemlog_server.ha.master.group import MasterGroup
+from tandemlog_server.ha.master.master_group import MasterGroup
 from tandemlog_server.ha.master.session import MasterSession
 from tandemlog_server.ha.slave import store
 

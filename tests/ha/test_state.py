@@ -9,6 +9,7 @@ import pytest
 from tandemlog.testing.memory_files import MemoryFiles
 from tandemlog_server.ha.config import HaConfig, Role
 from tandemlog_server.ha.errors import StateFileError
+from tandemlog_server.ha.replication_file import StateFile, new_incarnation
 from tandemlog_server.ha.state import (
     HaState,
     InSyncRecord,
@@ -17,7 +18,6 @@ from tandemlog_server.ha.state import (
     encode_state,
     started_over,
 )
-from tandemlog_server.ha.state_file import StateFile, new_incarnation
 from tandemlog_server.storage.config import StoreConfig
 from tandemlog_server.storage.errors import DiskFullError
 from tandemlog_server.storage.message_store import MessageStore

@@ -13,14 +13,14 @@ import pytest
 from helpers import forked
 from helpers.running import free_ports, toml
 from tandemlog.format.files.checkpoint import Checkpoint
+from tandemlog_server.ha.replication_file import StateFile
 from tandemlog_server.ha.state import HaState
-from tandemlog_server.ha.state_file import StateFile
 from tandemlog_server.node.certs.folder import make_authority, make_certificate
 from tandemlog_server.node.certs.owners import Owner, OwnerKind
 from tandemlog_server.node.preflight import RELEASED_MS, faults, warnings
 from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.node.settings.sections import StoreSection
-from tandemlog_server.rocketmq.follow.note import Following, FollowingFile, TakenOver
+from tandemlog_server.rocketmq.follow.following_file import Following, FollowingFile, TakenOver
 from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 from tandemlog_server.storage.state_files.store_checkpoint import StoreCheckpoint
 from tandemlog_server.storage.store_paths import StorePaths

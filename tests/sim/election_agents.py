@@ -18,8 +18,8 @@ from tandemlog_server.ha.coordinator.coordinator_errors import (
     CoordinatorUnavailableError,
 )
 from tandemlog_server.ha.election.agent import ElectionAgent
-from tandemlog_server.ha.election.host import Identity, OwnLog
 from tandemlog_server.ha.election.key_values import LeaderValue
+from tandemlog_server.ha.election.role_host import Identity, OwnLog
 from tandemlog_server.ha.master.record_keeper import RecordKeeper
 from tandemlog_server.ha.master.term import WonTerm
 from tandemlog_server.ha.state import HaState, Member

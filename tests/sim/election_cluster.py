@@ -17,7 +17,7 @@ from sim.ha_nodes import NODES, MasterSide, Put, SimNode, SlaveSide, ViolationEr
 from tandemlog_server.ha.config import HaConfig, Replication
 from tandemlog_server.ha.election.key_values import LeaderValue
 from tandemlog_server.ha.master import term as master_term
-from tandemlog_server.ha.master.group import MasterGroup
+from tandemlog_server.ha.master.master_group import MasterGroup
 from tandemlog_server.ha.master.record_keeper import DeposedError, RecordKeeper
 from tandemlog_server.ha.master.session import MasterSession
 from tandemlog_server.ha.master.term import WonTerm

@@ -18,8 +18,8 @@ from sim.election_losses import ElectionLosses
 from sim.election_nodes import KEYS, ElectedNode
 from sim.ha_nodes import NODES, ViolationError
 from tandemlog_server.ha.config import Replication
+from tandemlog_server.ha.coordinator.etcd_messages import listing, range_request, txn_request
 from tandemlog_server.ha.coordinator.values import KeyValue, Put, Txn
-from tandemlog_server.ha.coordinator.wire import listing, range_request, txn_request
 from tandemlog_server.ha.election.key_values import (
     FORCED,
     REINIT,

@@ -17,9 +17,9 @@ from fakes.stream import FakeStream
 from sim.election_disks import ElectionDisks
 from sim.election_nodes import KEYS, ElectedNode
 from sim.ha_nodes import Put, SimNode, ViolationError, holds, piece
+from tandemlog_server.ha.coordinator.etcd_messages import txn_request
 from tandemlog_server.ha.coordinator.values import Delete, KeyRange, Txn
 from tandemlog_server.ha.coordinator.values import Put as PutKey
-from tandemlog_server.ha.coordinator.wire import txn_request
 from tandemlog_server.ha.election.key_values import FORCED, RequestValue, encode
 from tandemlog_server.ha.master.session import MasterAction, MasterSession, SendAnswer
 from tandemlog_server.ha.protocol.frames import Hello

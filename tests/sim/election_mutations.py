@@ -29,14 +29,14 @@ from sim.ha_nodes import SimNode
 from tandemlog.format.files.epochs import EpochTable
 from tandemlog_server.ha.coordinator.values import Compare, Put, Relation, Subject, Txn
 from tandemlog_server.ha.election.elected_keeper import ElectedKeeper
-from tandemlog_server.ha.election.host import OwnLog
 from tandemlog_server.ha.election.key_values import ClusterRecord, ConfirmedValue, encode
+from tandemlog_server.ha.election.role_host import OwnLog
 from tandemlog_server.ha.election.role_loop import Own, RoleLoop
 from tandemlog_server.ha.election.rolled_back import lacks_confirmed, why_rolled_back
 from tandemlog_server.ha.election.snapshot import Snapshot
 from tandemlog_server.ha.election.transactions import win
 from tandemlog_server.ha.master import confirm, sync_state_set, term
-from tandemlog_server.ha.master.group import MasterGroup
+from tandemlog_server.ha.master.master_group import MasterGroup
 from tandemlog_server.ha.master.sync_state_set import SyncStateSet
 from tandemlog_server.ha.master.term import Idleness, WonTerm
 from tandemlog_server.ha.protocol.frames import Answer, Hello

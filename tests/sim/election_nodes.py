@@ -14,8 +14,8 @@ from fakes.clock import FakeClock
 from fakes.fake_coordinator import CoordinatorWorld, FakeCoordinator, Fault
 from fakes.fake_store import Buffer, FakeDisk, FakeIntake, FakeStore
 from sim.ha_nodes import NODES, Put, SimNode
+from tandemlog_server.ha.coordinator.etcd_messages import listing, range_request
 from tandemlog_server.ha.coordinator.values import Listing
-from tandemlog_server.ha.coordinator.wire import listing, range_request
 from tandemlog_server.ha.election.agent import ElectionAgent
 from tandemlog_server.ha.election.election_config import ElectionConfig
 from tandemlog_server.ha.election.key_values import ClusterRecord, LeaderValue

@@ -7,7 +7,7 @@ from sim.election_nodes import KEYS, ElectedNode
 from sim.election_world import ElectionWorld
 from sim.ha_nodes import SimNode, ViolationError
 from tandemlog_server.ha.config import Replication
-from tandemlog_server.ha.coordinator.wire import txn_request
+from tandemlog_server.ha.coordinator.etcd_messages import txn_request
 from tandemlog_server.ha.election.elected_keeper import ElectedKeeper
 from tandemlog_server.ha.election.transactions import change_set
 from tandemlog_server.ha.protocol.frames import Ack, decode_slave_frame

@@ -32,7 +32,7 @@ from tandemlog.v1.common_pb2 import NodeStatus
 from tandemlog_server.ha.config import HaConfig, Replication, Role
 from tandemlog_server.ha.errors import DivergedError
 from tandemlog_server.ha.master import term as master_term
-from tandemlog_server.ha.master.group import MasterGroup
+from tandemlog_server.ha.master.master_group import MasterGroup
 from tandemlog_server.ha.master.session import (
     Close,
     MasterAction,

@@ -160,7 +160,9 @@ MUTATIONS: dict[str, list[Patch]] = {
         NO_PROOF,
         NO_MASTER_PROOF,
     ],
-    "one member is enough": [("tandemlog_server.ha.master.group", "SetRules", one_is_enough)],
+    "one member is enough": [
+        ("tandemlog_server.ha.master.master_group", "SetRules", one_is_enough)
+    ],
     "a master without fsync trusts its log after a power cut": [
         (term, "may_have_lost", nothing_is_ever_lost)
     ],

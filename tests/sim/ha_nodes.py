@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from fakes.fake_store import FakeDisk, FakeStore
 from fakes.stream import FakeStream
-from tandemlog_server.ha.master.group import MasterGroup
+from tandemlog_server.ha.master.master_group import MasterGroup
 from tandemlog_server.ha.master.session import MasterSession
 from tandemlog_server.ha.master.term import Idleness
 from tandemlog_server.ha.protocol.frames import Hello

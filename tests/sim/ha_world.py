@@ -14,7 +14,7 @@ from fakes.stream import FakeStream
 from sim.ha_cluster import Cluster
 from sim.ha_nodes import NODES, Put, SimNode, ViolationError, holds, piece
 from tandemlog.format.files.epochs import EpochTable
-from tandemlog_server.ha.master.group import STRANGER
+from tandemlog_server.ha.master.master_group import STRANGER
 from tandemlog_server.ha.protocol.frames import decode_master_frame
 from tandemlog_server.ha.slave.session import Disconnect
 from tandemlog_server.storage.config import FlushMode

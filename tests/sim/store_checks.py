@@ -21,8 +21,8 @@ from tandemlog.format.errors import FormatError
 from tandemlog.format.record.producer_mark import MARK_NAME
 from tandemlog_server.ha.errors import HaError
 from tandemlog_server.ha.master import term as master_term
+from tandemlog_server.ha.replication_file import StateFile
 from tandemlog_server.ha.state import decode_state
-from tandemlog_server.ha.state_file import StateFile
 from tandemlog_server.storage.config import FlushMode
 from tandemlog_server.storage.errors import BatchRefusedError, StoreError
 from tandemlog_server.storage.message_store import MessageStore

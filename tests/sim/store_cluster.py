@@ -22,12 +22,12 @@ from tandemlog.format.errors import FormatError
 from tandemlog_server.ha.config import HaConfig, Replication, Role
 from tandemlog_server.ha.errors import ChunkDamagedError, DivergedError, HaError, LogMovedError
 from tandemlog_server.ha.master import term as master_term
-from tandemlog_server.ha.master.group import MasterGroup
+from tandemlog_server.ha.master.master_group import MasterGroup
 from tandemlog_server.ha.master.metadata_sync import MetadataSource, TableCursor
+from tandemlog_server.ha.replication_file import StateFile
 from tandemlog_server.ha.slave.session import Disconnect, ReplaceTable
 from tandemlog_server.ha.slave.store import SlaveStore
 from tandemlog_server.ha.state import HaState, InSyncRecord, decode_state
-from tandemlog_server.ha.state_file import StateFile
 from tandemlog_server.ha.store_port import GROUPS, TOPICS, tables_of
 from tandemlog_server.storage.config import FlushMode, StoreConfig
 from tandemlog_server.storage.errors import FlushFailedError, StoreError

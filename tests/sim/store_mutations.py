@@ -31,7 +31,7 @@ from sim.store_scenes_of_replicas import (
 )
 from sim.store_stage import Scene
 from tandemlog_server.ha.master import term
-from tandemlog_server.ha.master.group import MasterGroup
+from tandemlog_server.ha.master.master_group import MasterGroup
 from tandemlog_server.ha.master.sync_state_set import SyncStateSet
 from tandemlog_server.ha.master.term import own_record
 from tandemlog_server.ha.slave.store import Outcome, SlaveStore

@@ -13,7 +13,6 @@ from tandemlog_server.ha.config import HaConfig, Replication
 from tandemlog_server.ha.coordinator.coordinator_errors import UnknownOutcomeError
 from tandemlog_server.ha.election.agent import ElectionAgent
 from tandemlog_server.ha.election.election_config import ElectionConfig
-from tandemlog_server.ha.election.host import Identity, OwnLog
 from tandemlog_server.ha.election.key_values import (
     SWITCHOVER,
     ConfirmedValue,
@@ -21,6 +20,7 @@ from tandemlog_server.ha.election.key_values import (
     RequestValue,
     RosterValue,
 )
+from tandemlog_server.ha.election.role_host import Identity, OwnLog
 from tandemlog_server.ha.election.role_loop import KeepLeading, StepDown
 from tandemlog_server.ha.election.switchover import HANDOVER_LIMIT_S
 from tandemlog_server.ha.state import Member

@@ -8,7 +8,7 @@ from fakes.election import KEYS, SyncCoordinator
 from fakes.fake_coordinator import CoordinatorWorld, Fault
 from tandemlog_server.ha.election.key_values import NOT_KNOWN, TermValue
 from tandemlog_server.ha.election.losses import Losses
-from tandemlog_server.ha.master.group import Return
+from tandemlog_server.ha.master.master_group import Return
 
 
 class Bench:

@@ -7,9 +7,9 @@ from fakes.fake_coordinator import CoordinatorWorld, Fault
 from sim.election_nodes import drive
 from tandemlog_server.ha.config import Replication
 from tandemlog_server.ha.coordinator.coordinator_errors import CoordinatorUnavailableError
-from tandemlog_server.ha.election.host import Identity, OwnLog
 from tandemlog_server.ha.election.key_values import ConfirmedValue, RosterValue
 from tandemlog_server.ha.election.registration import Registration
+from tandemlog_server.ha.election.role_host import Identity, OwnLog
 from tandemlog_server.ha.election.role_loop import Own, distrust
 from tandemlog_server.ha.election.snapshot import SnapshotBuilder
 

@@ -6,8 +6,8 @@ import pytest
 
 from fakes.election import record
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
-from tandemlog_server.ha.election.host import OwnLog
 from tandemlog_server.ha.election.key_values import ConfirmedValue, RosterValue
+from tandemlog_server.ha.election.role_host import OwnLog
 from tandemlog_server.ha.election.rolled_back import confirmed_by, lacks_confirmed, why_rolled_back
 from tandemlog_server.ha.election.snapshot import Snapshot
 

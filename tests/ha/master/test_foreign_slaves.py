@@ -5,8 +5,8 @@ from dataclasses import replace
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
 from tandemlog_server.ha.config import HaConfig, Replication
 from tandemlog_server.ha.master.foreign_slaves import FOREIGN_SILENCE_S, foreign_hello
-from tandemlog_server.ha.master.group import MasterGroup
-from tandemlog_server.ha.master.members import slave_rows
+from tandemlog_server.ha.master.master_group import MasterGroup
+from tandemlog_server.ha.master.node_status import slave_rows
 from tandemlog_server.ha.master.session import MasterSession
 from tandemlog_server.ha.protocol.frames import Ack, Hello
 from tandemlog_server.ha.protocol.handshake import MasterView

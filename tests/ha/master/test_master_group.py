@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
 from tandemlog_server.ha.config import HaConfig, Replication
-from tandemlog_server.ha.master.group import MasterGroup
-from tandemlog_server.ha.master.members import CATCHING_UP, IN_SYNC, slave_rows
+from tandemlog_server.ha.master.master_group import MasterGroup
+from tandemlog_server.ha.master.node_status import CATCHING_UP, IN_SYNC, slave_rows
 from tandemlog_server.ha.master.session import MasterAction, MasterSession, SendAnswer, SendRefusal
 from tandemlog_server.ha.protocol.frames import PREPARING, Ack, Hello
 from tandemlog_server.ha.protocol.handshake import MasterView

@@ -6,7 +6,7 @@ from dataclasses import replace
 from fakes.clock import FakeClock
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
 from tandemlog_server.ha.config import HaConfig, Replication
-from tandemlog_server.ha.master.group import MasterGroup
+from tandemlog_server.ha.master.master_group import MasterGroup
 from tandemlog_server.ha.master.waiters import Waiters
 from tandemlog_server.ha.protocol.frames import Ack, Hello
 from tandemlog_server.ha.protocol.handshake import MasterView

@@ -5,7 +5,7 @@ import pytest
 from fakes.stores import DIRECTORY
 from tandemlog.testing.memory_files import MemoryFiles
 from tandemlog_server.ha.errors import StateFileError
-from tandemlog_server.rocketmq.follow.note import Following, FollowingFile, TakenOver
+from tandemlog_server.rocketmq.follow.following_file import Following, FollowingFile, TakenOver
 from tandemlog_server.storage.disk.checked_json import encode_checked
 from tandemlog_server.storage.errors import DiskFullError
 

@@ -21,7 +21,7 @@ from tandemlog.testing.memory_files import MemoryFiles
 from tandemlog_server.ha.master.term import next_epoch
 from tandemlog_server.ha.state import HaState
 from tandemlog_server.rocketmq.follow import comparison, session
-from tandemlog_server.rocketmq.follow.broker import BrokerFacts
+from tandemlog_server.rocketmq.follow.broker_facts import BrokerFacts
 from tandemlog_server.rocketmq.follow.comparison import (
     Ask,
     BeginAt,
@@ -30,7 +30,7 @@ from tandemlog_server.rocketmq.follow.comparison import (
     after_difference,
     first_step,
 )
-from tandemlog_server.rocketmq.follow.note import Following, FollowingFile
+from tandemlog_server.rocketmq.follow.following_file import Following, FollowingFile
 from tandemlog_server.rocketmq.follow.session import (
     Action,
     Compare,

@@ -13,7 +13,7 @@ import pytest
 from fakes.fake_store import FakeDisk, FakeStore
 from fakes.replicas import Replica
 from tandemlog.format.files import store_json
-from tandemlog_server.rocketmq.serve import documents, remoting_server
+from tandemlog_server.rocketmq.serve import remoting_server, tables
 from tandemlog_server.rocketmq.serve.peers import Peers
 from tandemlog_server.rocketmq.serve.remoting_server import (
     MAX_OF_ONE_ADDRESS,
@@ -136,7 +136,7 @@ async def test_both_ports_answer_many_requests_of_one_connection(server: Remotin
         async with RemotingClient("127.0.0.1", port) as client:
             for _ in range(3):
                 response = await client.call(requests.GET_ALL_TOPIC_CONFIG)
-                assert response.body == documents.topics(fake_store(Path("/nowhere")))
+                assert response.body == tables.topics(fake_store(Path("/nowhere")))
 
 
 async def test_a_binary_header_is_answered_in_kind_and_a_oneway_request_not_at_all(

@@ -11,8 +11,8 @@ import pytest
 from fakes.followed_master import ANYONE, COUNTS, NODE, Followed
 from fakes.replicas import SYNC, Replica, eventually
 from helpers.running import free_ports
-from tandemlog_server.ha.master.members import IN_SYNC
-from tandemlog_server.rocketmq.serve import cutting
+from tandemlog_server.ha.master.node_status import IN_SYNC
+from tandemlog_server.rocketmq.serve import framing
 from tandemlog_server.rocketmq.serve.ha_server import MAX_OF_ONE_ADDRESS, HaServer
 from tandemlog_server.rocketmq.serve.peers import Peers
 from tandemlog_server.rocketmq.serve.session import HEARTBEAT_S, SILENCE_S
@@ -63,8 +63,8 @@ async def test_it_continues_where_its_log_ends(followed: Followed) -> None:
 async def test_a_record_larger_than_a_frame_continues_after_a_reconnect(
     followed: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cutting, "FRAME_BYTES", 500)
-    monkeypatch.setattr("tandemlog_server.rocketmq.serve.cutting.cut.__defaults__", (500,))
+    monkeypatch.setattr(framing, "FRAME_BYTES", 500)
+    monkeypatch.setattr("tandemlog_server.rocketmq.serve.framing.cut.__defaults__", (500,))
     await followed.lead()
     followed.replica.put(1, size=2_000)
     followed.replica.put(1)

@@ -7,7 +7,7 @@ import pytest
 
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
 from tandemlog_server.ha.config import HaConfig, Replication
-from tandemlog_server.ha.master.group import MasterGroup
+from tandemlog_server.ha.master.master_group import MasterGroup
 from tandemlog_server.ha.master.session import SendChunk
 from tandemlog_server.ha.master.waiters import Waiters
 from tandemlog_server.ha.protocol.chunk_codec import Chunk, decode_chunk, encode_chunk

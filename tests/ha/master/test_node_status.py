@@ -6,8 +6,8 @@ from fakes.fake_store import FakeDisk, FakeStore
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
 from tandemlog.v1 import common_pb2
 from tandemlog_server.ha.config import HaConfig, Replication
-from tandemlog_server.ha.master.group import MasterGroup
-from tandemlog_server.ha.master.members import merged, own_status, row_of, slave_rows
+from tandemlog_server.ha.master.master_group import MasterGroup
+from tandemlog_server.ha.master.node_status import merged, own_status, row_of, slave_rows
 from tandemlog_server.ha.protocol.frames import PREPARING, Ack, Hello
 from tandemlog_server.ha.protocol.handshake import MasterView
 from tandemlog_server.ha.state import InSyncRecord, Member

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tandemlog.format.constants import MAGIC_BLANK, MAGIC_V1
 from tandemlog_server.ha.errors import HaError
-from tandemlog_server.rocketmq.serve.cutting import (
+from tandemlog_server.rocketmq.serve.framing import (
     FRAME_BYTES,
     Cut,
     Place,

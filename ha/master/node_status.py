@@ -15,7 +15,7 @@ from ..config import HaConfig
 from ..protocol.frames import Ack, Hello
 from ..protocol.versions import VERSION
 from ..store_port import StorePort
-from .group import MasterGroup
+from .master_group import MasterGroup
 from .sync_state_set import Progress
 
 STARTING = "starting"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tandemlog_server.rocketmq.serve.cutting import Cut, Place
+from tandemlog_server.rocketmq.serve.framing import Cut, Place
 from tandemlog_server.rocketmq.serve.session import (
     BATCH_BYTES,
     HEARTBEAT_S,

@@ -20,16 +20,16 @@ from tandemlog_server.ha.master.term import next_epoch
 from tandemlog_server.ha.state import HaState
 from tandemlog_server.rocketmq.follow import follower as follower_module
 from tandemlog_server.rocketmq.follow.address import parse_address
-from tandemlog_server.rocketmq.follow.broker import BrokerFacts, ask_facts
+from tandemlog_server.rocketmq.follow.broker_facts import BrokerFacts, ask_facts
+from tandemlog_server.rocketmq.follow.broker_tables import BrokerTables
 from tandemlog_server.rocketmq.follow.follower import (
     FAR_BYTES,
     LOG_FIRST_S,
     BrokerFollower,
     LogFirst,
 )
-from tandemlog_server.rocketmq.follow.note import FollowingFile
+from tandemlog_server.rocketmq.follow.following_file import FollowingFile
 from tandemlog_server.rocketmq.follow.stream import FollowStream
-from tandemlog_server.rocketmq.follow.tables import BrokerTables
 from tandemlog_server.rocketmq.follow.takeover import Presence
 from tandemlog_server.rocketmq.wire.client import RemotingClient, connected_socket
 from tandemlog_server.rocketmq.wire.errors import BrokerError

@@ -8,7 +8,7 @@ import pytest
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from tandemlog_server.ha.config import HaConfig
 from tandemlog_server.ha.master.term import begin_term
-from tandemlog_server.ha.state_file import StateFile
+from tandemlog_server.ha.replication_file import StateFile
 from tandemlog_server.storage.config import ConfirmSource, FlushMode
 from tandemlog_server.storage.errors import StoreError
 

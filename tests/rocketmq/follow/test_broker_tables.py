@@ -6,8 +6,8 @@ import pytest
 
 from fakes.fake_rocketmq import default_tables
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from tandemlog_server.rocketmq.follow import tables
-from tandemlog_server.rocketmq.follow.tables import BROKER_GROUPS, BrokerTables, TableKeeper
+from tandemlog_server.rocketmq.follow import broker_tables
+from tandemlog_server.rocketmq.follow.broker_tables import BROKER_GROUPS, BrokerTables, TableKeeper
 from tandemlog_server.rocketmq.wire.errors import BrokerError
 from tandemlog_server.rocketmq.wire.requests import (
     GET_ALL_CONSUMER_OFFSET,
@@ -171,7 +171,7 @@ def test_what_cannot_be_read_is_not_parsed_again(
         parsed.append(body)
         return parse(body)
 
-    monkeypatch.setattr(tables, "parse", noted)
+    monkeypatch.setattr(broker_tables, "parse", noted)
     for _ in range(2):
         with pytest.raises(BrokerError, match="request 21 cannot be read"):
             keeper.replace(BrokerTables({GET_ALL_TOPIC_CONFIG: b"{" * 50}), 1)

@@ -40,7 +40,7 @@ from ..wire.requests import (
     GET_ALL_SUBSCRIPTION_GROUP_CONFIG,
     GET_ALL_TOPIC_CONFIG,
 )
-from .broker import MAX_NAME
+from .broker_facts import MAX_NAME
 
 logger = logging.getLogger(__name__)
 

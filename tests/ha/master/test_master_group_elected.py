@@ -8,7 +8,7 @@ from fakes.fake_store import FakeDisk, FakeStore
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
 from tandemlog_server.ha.config import HaConfig, Replication
 from tandemlog_server.ha.errors import HandshakeRefusedError, StateFileError
-from tandemlog_server.ha.master.group import MasterGroup, Return
+from tandemlog_server.ha.master.master_group import MasterGroup, Return
 from tandemlog_server.ha.master.session import MasterSession, SendAnswer, SendRefusal
 from tandemlog_server.ha.master.term import Term, WonTerm, begin_term
 from tandemlog_server.ha.protocol.frames import Ack, Answer, Hello, HelloAction, Refusal

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tandemlog_server.rocketmq.follow.address import BrokerAddress, parse_address
-from tandemlog_server.rocketmq.follow.broker import facts_of, master_place, properties
-from tandemlog_server.rocketmq.follow.note import Following
+from tandemlog_server.rocketmq.follow.broker_facts import facts_of, master_place, properties
+from tandemlog_server.rocketmq.follow.following_file import Following
 from tandemlog_server.rocketmq.wire.errors import BrokerError, WrongBrokerError
 
 SETTINGS = {

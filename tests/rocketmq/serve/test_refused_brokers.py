@@ -11,7 +11,7 @@ from fakes.replicas import SYNC, eventually
 from fakes.slave_broker import SlaveBroker
 from tandemlog.testing.memory_files import MemoryFiles
 from tandemlog_server.rocketmq.serve.peers import Peers
-from tandemlog_server.rocketmq.serve.refused import MAX_REFUSED, RefusedBrokers
+from tandemlog_server.rocketmq.serve.refused_brokers import MAX_REFUSED, RefusedBrokers
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tandemlog.v1 import replication_pb2
 from tandemlog_server.ha.config import HaConfig, Replication
 from tandemlog_server.ha.errors import HandshakeRefusedError, ProtocolError, StateFileError
 from tandemlog_server.ha.frame_limits import MAX_EPOCH
-from tandemlog_server.ha.master.group import MAX_OTHERS, STRANGER, MasterGroup
+from tandemlog_server.ha.master.master_group import MAX_OTHERS, STRANGER, MasterGroup
 from tandemlog_server.ha.master.session import MasterAction, SendAnswer, SendRefusal
 from tandemlog_server.ha.master.term import next_epoch
 from tandemlog_server.ha.protocol.chunk_codec import decode_chunk

@@ -37,7 +37,7 @@ from .verify_report import Fault
 
 MOST_QUEUES: Final = 65_536
 REPLICATION: Final = "replication.json"
-"""The node's, which a store does not open (ha/state_file.py)."""
+"""The node's, which a store does not open (ha/replication_file.py)."""
 _SLACK_MS: Final = 24 * 3_600_000
 _LONGS: Final = 6
 

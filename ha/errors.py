@@ -67,8 +67,8 @@ def without_frames(error: Error) -> Error:
     """`error`, its tracebacks dropped. Their frames hold the bytes of the connection, and tasks
     that hold the error: a ring that only a full collection frees, many connections later. What the
     error says is all that is logged of it."""
-    found: BaseException | None = error
-    while found is not None:
-        found.__traceback__ = None
-        found = found.__cause__ or found.__context__
+    link: BaseException | None = error
+    while link is not None:
+        link.__traceback__ = None
+        link = link.__cause__ or link.__context__
     return error

@@ -31,11 +31,11 @@ MAX_SLAVE_FRAME_BYTES = 8 << 20
 MAX_ACK_BYTES = 16 << 10
 MAX_MASTER_FRAME_BYTES = MAX_GRPC_MESSAGE
 MAX_SMALL_MASTER_FRAME_BYTES = 8 << 20
-"""Of a frame that is no chunk."""
+"""Limit of every frame except a chunk."""
 
 
 def check_identifiers(frame: str, **values: str) -> None:
-    """Raises ProtocolError, as all of these, for one that is too long or not printable."""
+    """Raises ProtocolError, as all of these, for a name that is too long or not printable."""
     for name, value in values.items():
         _check_length(frame, name, value, MAX_ID_BYTES)
         if not value.isprintable():

@@ -28,7 +28,7 @@ class StateFile:
         self._files = files
 
     def load(self, config: HaConfig) -> HaState:
-        """The state; a new one, durable on return, if there is none.
+        """The state. If there is no file yet, a new state, durable on return.
 
         Raises StateFileError if it cannot be read or names another cluster or node.
         """
@@ -39,7 +39,7 @@ class StateFile:
         return state
 
     def check(self, config: HaConfig) -> HaState | None:
-        """As `load`, but None if there is no state: nothing is written."""
+        """As `load`, but None if there is no file. Nothing is written."""
         data = read_small(self._files, self.path)
         if data is None:
             return None
@@ -47,13 +47,13 @@ class StateFile:
             state = decode_state(data)
         except StateFileError as error:
             raise StateFileError(f"{self.path}: {error}") from error
-        for name, held, wanted in (
+        for name, stored, wanted in (
             ("cluster", state.cluster_id, config.cluster_id),
             ("node", state.node_id, config.node_id),
         ):
-            if held != wanted:
+            if stored != wanted:
                 raise StateFileError(
-                    f"{self.path}: this store belongs to {name} {held!r}, but the configuration "
+                    f"{self.path}: this store belongs to {name} {stored!r}, but the configuration "
                     f"says {wanted!r}: correct the configuration, or delete the file to make this "
                     "node a new member"
                 )

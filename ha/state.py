@@ -8,8 +8,8 @@ followed         the master of that epoch and its disk: the same master with ano
 cluster_uuid     the cluster whose coordinator this node obeys; empty with configured roles
 starts           how often this store was started with a coordinator, which counts too: a disk that
                  counts fewer was rolled back, and gets a new incarnation
-record           the in-sync set of the last term as master: every acknowledged byte is
-                 durable on each of its members, if it is settled and no newer one is. A
+record           the in-sync set of the last term as master. If it is the newest settled record
+                 of all nodes, every acknowledged byte is durable on each of its members. A
                  coordinator's record has the same shape.
 
 Values from other nodes have limits: an epoch that no cluster reaches comes from a damaged file or
@@ -72,8 +72,8 @@ class HaState:
 
 
 def started_over(state: HaState, incarnation: str, epoch: int) -> HaState:
-    """Of a disk whose log is set aside: it is a new one, so of epochs above `epoch`, which this
-    cluster never had, nothing holds."""
+    """The state of a disk whose log is set aside: it counts as a new disk. Epochs above `epoch`,
+    which this cluster never had, are forgotten."""
     fresh = replace(state, incarnation=incarnation)
     if state.accepted_epoch <= epoch:
         return fresh
@@ -83,9 +83,8 @@ def started_over(state: HaState, incarnation: str, epoch: int) -> HaState:
 
 def remembered(newest: Iterable[str], before: Iterable[str]) -> frozenset[str]:
     """The ids of `newest`, and as many of `before` as there is room for."""
-    found = sorted(set(newest))[:MAX_KNOWN_NODES]
-    older = sorted(set(before).difference(found))
-    return frozenset([*found, *older[: MAX_KNOWN_NODES - len(found)]])
+    first = sorted(set(newest))
+    return frozenset([*first, *sorted(set(before).difference(first))][:MAX_KNOWN_NODES])
 
 
 def encode_state(state: HaState) -> bytes:

@@ -104,8 +104,8 @@ class StorePort(Protocol):
 
     @property
     def doubt(self) -> str:
-        """Why bytes that counted as held here may be missing since an earlier stop, until
-        `settle_doubt`; empty if none are."""
+        """Why bytes that others were promised here may be missing since an earlier stop, until
+        `settle_doubt`; empty if nothing is missing."""
         ...
 
     def count_unflushed(self) -> None:
@@ -165,7 +165,7 @@ class StorePort(Protocol):
         ...
 
     def take_prologue(self, data: bytes) -> None:
-        """Durable on return. Raises FormatError for what is none."""
+        """Durable on return. Raises FormatError if `data` is no prologue."""
         ...
 
     def append_raw(self, offset: int, data: Buffer) -> None:

@@ -225,10 +225,10 @@ class Attempts:
         return error
 
     def _left(self, endpoint: str, until: float) -> float:
-        left = until - self._monotonic()
-        if left <= 0:
+        seconds = until - self._monotonic()
+        if seconds <= 0:
             raise AttemptError(Verdict.ELSEWHERE, endpoint, "no time left to ask")
-        return left
+        return seconds
 
 
 def _stream(

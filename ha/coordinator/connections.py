@@ -60,8 +60,8 @@ class Connections:
                 new = state is not Ready
                 while state is not Ready:
                     if state is Failed and len(self._options.endpoints) > 1:
-                        said = f"no connection{self._why(endpoint)}"
-                        raise AttemptError(Verdict.ELSEWHERE, endpoint, said)
+                        reason = f"no connection{self._why(endpoint)}"
+                        raise AttemptError(Verdict.ELSEWHERE, endpoint, reason)
                     await channel.wait_for_state_change(state)
                     state = channel.get_state(try_to_connect=True)
         except TimeoutError:
@@ -97,12 +97,13 @@ class Connections:
             older, self._replaced[endpoint] = self._replaced.get(endpoint), channel
             if older is not None:
                 await older.close()
-        made = self._channels[endpoint] = self._open(endpoint)
+        opened = self._channels[endpoint] = self._open(endpoint)
         self._numbers[endpoint] = number
-        return made
+        return opened
 
     def _why(self, endpoint: str) -> str:
-        """What is known to be wrong with certificates there; has it found out for the next time."""
+        """What is known to be wrong with certificates there; starts to find it out for the next
+        time."""
         if not self._options.security.tls:
             return ""
         task = self._explaining.get(endpoint)
@@ -112,8 +113,8 @@ class Connections:
         return f": {fault}" if fault else ""
 
     async def _explain(self, endpoint: str) -> None:
-        found = await explain(endpoint, self._options.security)
-        text = "" if found is None else found.text
+        fault = await explain(endpoint, self._options.security)
+        text = "" if fault is None else fault.text
         if text and text != self._faults.get(endpoint):
             logger.error("coordinator %s: %s", endpoint, text)
         self._faults[endpoint] = text

@@ -1,17 +1,17 @@
 """The seam: what a node asks of a coordinator, whichever it is.
 
-A coordinator is a linearizable map with revisions, transactions, leases and watches. Three keep
-this protocol and pass one suite (tests/coordinator): etcd and our embedded one (node/coordinator),
-both by the client in etcd_client.py, and a fake in memory.
+A coordinator is a linearizable map with revisions, transactions, leases and watches. Three
+implement this protocol and pass one suite (tests/coordinator): etcd and the embedded coordinator
+(node/embedded_coordinator), both through etcd_client.py, and a fake in memory.
 
 What may be relied on, and what not:
 
 - Only a transaction that changes something decides. A read may be followed by a change at once,
   and some releases of etcd have given stale reads after a pause of the process.
-- A lease is for liveness. That one was renewed is no proof of leadership, and a watch is a hint
-  that may come late: a caller who needs to know asks.
-- Errors are those of errors.py. A read is tried at other endpoints until `budget_s` of the options
-  is over; a transaction that changes something is sent once.
+- A lease is for liveness. A renewed lease does not prove leadership, and a watch is a hint that may
+  come late: a caller who needs to know asks.
+- Errors are those of coordinator_errors.py. A read is tried at other endpoints until `budget_s` of
+  the options is over; a transaction that changes something is sent once.
 """
 
 from collections.abc import AsyncGenerator
@@ -46,8 +46,8 @@ class Coordinator(Protocol):
         ...
 
     async def revoke_lease(self, lease_id: int) -> None:
-        """End a lease and delete its keys, at one revision; one that does not exist is fine.
-        Where this is unavailable the lease may have ended or may not: time ends it."""
+        """End a lease and delete its keys, at one revision; a lease that does not exist is no
+        error. If the coordinator is unavailable, the lease may live on until its time is over."""
         ...
 
     def watch(self, keys: KeyRange, from_revision: int) -> AsyncGenerator[WatchUpdate, None]:

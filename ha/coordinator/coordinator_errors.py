@@ -38,6 +38,6 @@ class LeaseLostError(CoordinatorError):
     """The lease does not exist: it expired, was revoked, or never was. `lease_id` names it."""
 
     def __init__(self, lease_id: int, what: str = "") -> None:
-        said = f": {what}" if what else ""
-        super().__init__(f"there is no lease {lease_id:x}{said}")
+        detail = f": {what}" if what else ""
+        super().__init__(f"there is no lease {lease_id:x}{detail}")
         self.lease_id = lease_id

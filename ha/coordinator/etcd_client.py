@@ -133,7 +133,7 @@ class EtcdCoordinator:
         try:
             await self._somewhere("revoke_lease", once)
         except AttemptError:
-            return  # there is none any more, perhaps because of an attempt that got no answer
+            return  # the lease has ended, perhaps by an attempt whose answer was lost
 
     async def watch(self, keys: KeyRange, from_revision: int) -> AsyncGenerator[WatchUpdate, None]:
         """See Coordinator. Raises ValueError for a revision below 1."""
@@ -220,8 +220,8 @@ class EtcdCoordinator:
                 await self._pause(self._options.pause_s)
             if self._monotonic() >= until:
                 break
-        said = "; ".join(reasons) or "this client is closed"
-        raise CoordinatorUnavailableError(f"the coordinator is unavailable: {said}")
+        why = "; ".join(reasons) or "this client is closed"
+        raise CoordinatorUnavailableError(f"the coordinator is unavailable: {why}")
 
 
 def connect(options: CoordinatorOptions) -> EtcdCoordinator:

@@ -39,10 +39,10 @@ class KeyRange:
 def prefix_end(prefix: bytes) -> bytes:
     """The end of the range of all keys that begin with `prefix`. Raises ValueError for one that
     has no end: an empty one, or nothing but 0xff."""
-    kept = prefix.rstrip(b"\xff")
-    if not kept:
+    stem = prefix.rstrip(b"\xff")
+    if not stem:
         raise ValueError(f"no range holds exactly the keys with the prefix {prefix!r}")
-    return kept[:-1] + bytes([kept[-1] + 1])
+    return stem[:-1] + bytes([stem[-1] + 1])
 
 
 def with_prefix(prefix: bytes) -> KeyRange:

@@ -21,13 +21,13 @@ ANSWERED = ("etcdserver:", "coordinator:")
 LEASE_NOT_FOUND = "etcdserver: requested lease not found"
 AUTH_NOT_ENABLED = "etcdserver: authentication is not enabled"
 
-# Said by a member before it looks at the request; the last by gRPC in front of the embedded one.
+# From a member, before it reads the request; the last from gRPC before the embedded coordinator.
 _NOT_TAKEN = (
     "etcdserver: no leader",
     "etcdserver: too many requests",
     "Concurrent RPC limit exceeded",
 )
-# Said by a server that has not read the request to its end.
+# From a server that has not read the request to its end.
 _TOO_LARGE = ("grpc: received message larger than max", "SERVER: Received message larger than max")
 _TOKEN = ("etcdserver: invalid auth token", "etcdserver: revision of auth store is old")
 _REFUSALS = {
@@ -80,13 +80,14 @@ def verdict_of(code: grpc.StatusCode, details: str) -> Verdict:
 async def ended(endpoint: str, call: Any) -> AttemptError:
     """The failed attempt of a stream that ended where an answer, or a request, was due."""
     code, details = await call.code(), await call.details() or ""
-    said = details or f"the stream ended ({code.name})"
-    return AttemptError(verdict_of(code, details), endpoint, said)
+    reason = details or f"the stream ended ({code.name})"
+    return AttemptError(verdict_of(code, details), endpoint, reason)
 
 
 def unless_cancelled(endpoint: str) -> AttemptError:
     """The failed attempt whose call was cancelled, because this client was closed: gRPC reports
-    that to the waiting caller as a cancellation. Raises CancelledError where it is one."""
+    that to the waiting caller as a cancellation. Raises CancelledError if the caller itself was
+    cancelled."""
     task = asyncio.current_task()
     if task is None or task.cancelling():
         raise asyncio.CancelledError
@@ -96,5 +97,4 @@ def unless_cancelled(endpoint: str) -> AttemptError:
 def attempt_error(endpoint: str, error: grpc.aio.AioRpcError) -> AttemptError:
     """The failed attempt that gRPC reports."""
     code, details = error.code(), error.details() or ""
-    said = details or code.name
-    return AttemptError(verdict_of(code, details), endpoint, said)
+    return AttemptError(verdict_of(code, details), endpoint, details or code.name)

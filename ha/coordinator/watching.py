@@ -94,7 +94,7 @@ class Watching:
         reading: asyncio.Task[Any] | None = None
         try:
             await self._write(endpoint, watch_request(self._keys, self._next))
-            # the answer that the watch is made is due like that to a probe
+            # the answer that the watch was created is awaited as long as one to a probe
             asked = True
             while True:
                 reading = reading or asyncio.create_task(self._call.read())
@@ -108,9 +108,9 @@ class Watching:
                     if self.compacted:
                         return
                     if answer.events:
-                        made = Changes(answer.events[-1].kv.mod_revision, changes(answer.events))
-                        self._next = made.revision + 1
-                        yield made
+                        update = Changes(answer.events[-1].kv.mod_revision, changes(answer.events))
+                        self._next = update.revision + 1
+                        yield update
                 elif asked:
                     raise AttemptError(Verdict.AMBIGUOUS, endpoint, "the watch is silent")
                 else:
@@ -161,7 +161,7 @@ class Watching:
         self._denied = 0
 
     def _check(self, error: AttemptError) -> None:
-        """A token that is too old looks like a missing right: log in again once."""
+        """etcd says "permission denied" for a token that is too old: log in again once."""
         if error.verdict is Verdict.REFUSED:
             raise CoordinatorRefusedError(f"watch is refused: {error}") from error
         if error.verdict is Verdict.TOKEN:

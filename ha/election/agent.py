@@ -5,9 +5,9 @@
     lease, 1 s ─────────┘   (after every change)   └─▶ wait
     probes of the leader's port, when its stream has ended
 
-Three tasks run side by side and are restarted if they fail: none of them being alive is needed for
-safety. While the coordinator is away the last snapshot stands: the role stays as it is, and nothing
-is elected.
+Three tasks run side by side and are restarted if they fail: safety does not depend on any of them.
+While the coordinator is away, the last snapshot is used: the role stays as it is, and no node is
+elected.
 """
 
 import asyncio
@@ -139,8 +139,7 @@ class ElectionAgent:
 
     def lease_fault(self) -> str:
         """Why this node may not count on being the only leader now; empty if it may."""
-        left = self.lease.remaining_s(self._since_boot())
-        if left > 0:
+        if self.lease.remaining_s(self._since_boot()) > 0:
             return ""
         return "this master's lease at the coordinator has not been renewed in time"
 

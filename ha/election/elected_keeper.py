@@ -31,22 +31,22 @@ class ElectedKeeper:
     ) -> None:
         self._coordinator = coordinator
         self._keys = keys
-        self.held = record
+        self.latest = record
         self._revision = revision
 
     async def record(self, proposed: InSyncRecord) -> bool:
-        if self.held.version >= proposed.version:
+        if self.latest.version >= proposed.version:
             return True
-        txn = change_set(self._keys, self.held, self._revision, proposed)
+        txn = change_set(self._keys, self.latest, self._revision, proposed)
         try:
             result = await self._coordinator.txn(txn)
             if not result.succeeded:
                 await self._read()
-                return self.held.version >= proposed.version
+                return self.latest.version >= proposed.version
         except (CoordinatorUnavailableError, UnknownOutcomeError) as error:
             logger.warning("the in-sync set could not be recorded, trying again: %s", error)
             return await self._known_now(proposed)
-        self.held, self._revision = changed(self.held, proposed), result.revision
+        self.latest, self._revision = changed(self.latest, proposed), result.revision
         return True
 
     async def _known_now(self, proposed: InSyncRecord) -> bool:
@@ -54,21 +54,21 @@ class ElectedKeeper:
             await self._read()
         except CoordinatorUnavailableError:
             return False
-        return self.held.version >= proposed.version
+        return self.latest.version >= proposed.version
 
     async def _read(self) -> None:
         """Take the record over if it is newer; an unchanged one proves nothing."""
-        found = (await self._coordinator.get(self._keys.state)).kv
-        if found is None:
+        state = (await self._coordinator.get(self._keys.state)).kv
+        if state is None:
             raise CoordinatorUnavailableError("the coordinator has lost the cluster's record")
-        if found.mod_revision <= self._revision:
+        if state.mod_revision <= self._revision:
             return
         try:
-            record = decode_record(found.value)
+            record = decode_record(state.value)
         except ValueError as error:
             raise CoordinatorUnavailableError(f"the record cannot be read: {error}") from error
-        if record.epoch != self.held.epoch or not record.led_by(
-            self.held.leader, self.held.session
+        if record.epoch != self.latest.epoch or not record.led_by(
+            self.latest.leader, self.latest.session
         ):
             raise DeposedError(f"{record.leader.node_id} leads epoch {record.epoch}")
-        self.held, self._revision = record, found.mod_revision
+        self.latest, self._revision = record, state.mod_revision

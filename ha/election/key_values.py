@@ -1,4 +1,4 @@
-"""What stands in a cluster's keys: immutable values, and their JSON.
+"""The values of a cluster's keys, immutable, and their JSON.
 
 ClusterRecord   state        decides who leads, and who must hold a byte before it is acknowledged
 LeaderValue     leader       where the leader is; gone once its lease has expired
@@ -185,12 +185,8 @@ def _made(kind: type[ValueT], fields: Mapping[str, Any]) -> ValueT:
 def _types(kind: type[object]) -> dict[str, type]:
     plain = (str, int, bool, frozenset, Member)
     hints = getattr(kind, "__annotations__", {})
-    found = {}
-    for name, hint in hints.items():
-        base = getattr(hint, "__origin__", hint)
-        if base in plain:
-            found[name] = base
-    return found
+    bases = {name: getattr(hint, "__origin__", hint) for name, hint in hints.items()}
+    return {name: base for name, base in bases.items() if base in plain}
 
 
 def _fields(data: bytes, kind: type[object]) -> dict[str, Any]:
@@ -209,14 +205,12 @@ def _plain(value: object) -> object:
         return sorted((_plain(each) for each in value), key=json.dumps)
     if isinstance(value, Member):
         return [value.node_id, value.incarnation]
-    content = {}
-    for name in getattr(type(value), "__annotations__", {}):
-        content[name] = getattr(value, name)
-    content.pop("lease", None)  # the coordinator's to say
-    return {name: _plain(each) for name, each in content.items()}
+    names = getattr(type(value), "__annotations__", {})
+    # the coordinator says which lease a key has
+    return {name: _plain(getattr(value, name)) for name in names if name != "lease"}
 
 
 def _member(pair: object) -> Member:
     if not isinstance(pair, list) or [type(each) for each in pair] != [str, str]:
-        raise ValueError(f"{pair!r} is no pair of node and incarnation")
+        raise ValueError(f"{pair!r} is not a pair of node and incarnation")
     return Member(*pair)

@@ -45,14 +45,14 @@ class Losses:
 
     async def _write(self, back: Return) -> None:
         key = self._keys.term(back.epoch)
-        found = (await self._coordinator.get(key)).kv
-        if found is None:
-            return  # one of long ago
-        term = with_loss(decode(TermValue, found.value), back)
+        entry = (await self._coordinator.get(key)).kv
+        if entry is None:
+            return  # the history no longer goes back so far
+        term = with_loss(decode(TermValue, entry.value), back)
         if term is None:
             return
         logger.warning("%s", sentence(back))
-        txn = Txn(compares=(unchanged(key, found.mod_revision),), then=(Put(key, encode(term)),))
+        txn = Txn(compares=(unchanged(key, entry.mod_revision),), then=(Put(key, encode(term)),))
         if not (await self._coordinator.txn(txn)).succeeded:
             self._waiting.append(back)
 

@@ -95,8 +95,8 @@ class PlannedSwitch:
             raise CannotSwitchError(
                 f"{target.node_id} did not have the whole log in time; try again when it lags less"
             )
-        held = self._host.durable_on(target.member)
-        if not self.under_way.ready(held, self._host.log_end(), self._host.puts_under_way()):
+        durable = self._host.durable_on(target.member)
+        if not self.under_way.ready(durable, self._host.log_end(), self._host.puts_under_way()):
             return LOOK_S
         if not self._host.tables_sent():
             return LOOK_S

@@ -4,10 +4,10 @@
      ▲                                               │ not executed, or the outcome is unknown
      └───────────────────────────────────────────────┘ until the roster counts n
 
-At a coordinator that the node does not trust nothing is counted, and no disk is doubted: it may be
-that of another cluster. The disk counts its starts too, and one that was put back to a snapshot is
-found here (rolled_back.py). The entry compares what was read: an operator may remove the node
-meanwhile.
+If the node does not trust the coordinator, nothing is counted and no disk is doubted: it may be the
+coordinator of another cluster. The disk counts its starts too, so a disk that was restored from a
+snapshot is found here (rolled_back.py). The entry compares what was read: an operator may remove
+the node meanwhile.
 """
 
 from collections.abc import Awaitable, Callable
@@ -51,16 +51,16 @@ class Registration:
         self._checked = False
 
     async def step(self) -> None:
-        """Look, and do what is due. Raises CoordinatorUnavailableError."""
-        held = await self._read_keys()
-        snapshot = held.snapshot
+        """Read the keys and do what is due. Raises CoordinatorUnavailableError."""
+        keys = await self._read_keys()
+        snapshot = keys.snapshot
         if self._distrust(snapshot):
             return
         entry = snapshot.roster.get(self._node_id, RosterValue())
         if self._checked and entry.starts >= self._starts:
             self.done = True
             return
-        revision = held.revision_of(self._keys.in_roster(self._node_id))
+        revision = keys.revision_of(self._keys.in_roster(self._node_id))
         if not self._checked:
             reason = why_rolled_back(
                 snapshot,

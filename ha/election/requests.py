@@ -5,8 +5,8 @@
               └───────────────────────────────────────────────────┘
 
 A switch is only asked for here: the leader executes it (switchover.py), or the target of a forced
-failover or of a resync (role_loop.py). Such a request hangs on a lease of its own, so one that no
-operator waits for any more does not take effect days later, when a leader dies.
+failover or of a resync (role_loop.py). Such a request has a lease of its own, so that it cannot
+take effect days later, when a leader dies and the operator has long gone.
 """
 
 from collections.abc import Mapping
@@ -134,10 +134,10 @@ def plan_of(keys: ClusterKeys, view: FreshView, change: Change) -> Plan:
             request = RequestValue(REINIT, change.node_id, change.request_id, force=change.force)
             return _request(keys, view, request, change.node_id)
         case Action.WITHDRAW:
-            held = snapshot.request
-            if held is None or held.request_id != change.request_id:
+            present = snapshot.request
+            if present is None or present.request_id != change.request_id:
                 return Plan()
-            return Plan(held.target, keys.request, compares=(view.as_seen(keys.request),))
+            return Plan(present.target, keys.request, compares=(view.as_seen(keys.request),))
 
 
 def _switchover(keys: ClusterKeys, view: FreshView, change: Change) -> Plan:
@@ -170,13 +170,13 @@ def _failover(keys: ClusterKeys, view: FreshView, change: Change) -> Plan:
 
 
 def _request(keys: ClusterKeys, view: FreshView, wanted: RequestValue, target: str) -> Plan:
-    held = view.snapshot.request
-    if held is not None and not held.outcome:
-        if held.request_id == wanted.request_id:
+    present = view.snapshot.request
+    if present is not None and not present.outcome:
+        if present.request_id == wanted.request_id:
             return Plan(target)
         raise ChangeRefusedError(
-            f"a {held.kind} {target_text(held)} is under way "
-            f"(request {held.request_id}): wait until it is done"
+            f"a {present.kind} {target_text(present)} is under way "
+            f"(request {present.request_id}): wait until it is done"
         )
     seen = (view.as_seen(keys.request), view.as_seen(keys.state))
     return Plan(target, keys.request, encode(wanted), seen, leased=True)
@@ -244,9 +244,9 @@ def _member(keys: ClusterKeys, view: FreshView, change: Change, *, removed: bool
     node_id, snapshot = change.node_id, view.snapshot
     entry = snapshot.roster.get(node_id)
     if entry is None:
-        known = ", ".join(sorted(snapshot.roster)) or "none"
+        names = ", ".join(sorted(snapshot.roster)) or "none"
         hint = "" if removed else "; a new node joins by being started, no command is needed"
-        raise ChangeRefusedError(f"the cluster knows no node {node_id} (known: {known}){hint}")
+        raise ChangeRefusedError(f"the cluster knows no node {node_id} (known: {names}){hint}")
     if entry.removed is removed:
         return Plan(node_id)
     key = keys.in_roster(node_id)

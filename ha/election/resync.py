@@ -8,8 +8,8 @@ all of it again.
     follows again with an empty log ◀─ request gone ◀─ log aside ◀─ new incarnation
 
 The node decides by keys that may be old: meanwhile the leader may have let it join, and dropped the
-node that held the second copy. So it stops first, after which no acknowledgement can rest on it,
-and only what is read after that counts.
+node that held the second copy. So it stops following first, after which no acknowledgement can
+depend on it, and then reads the keys again.
 
 Each step leaves a safe state behind. A crash before the new incarnation is durable changes nothing;
 after it, this disk is a new one, which is in no set and cannot be elected, whatever its log holds.
@@ -81,7 +81,7 @@ class Resync:
 
 
 def is_due(snapshot: Snapshot, request: RequestValue, me: MemberValue) -> bool:
-    """Whether the request stands, and no acknowledgement has to rest on this disk."""
+    """Whether the request is still there, and no acknowledgement depends on this disk."""
     record = snapshot.record
     if record is None or snapshot.request != request:
         return False

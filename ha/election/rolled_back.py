@@ -5,11 +5,11 @@
     ─────────────────────▼──────────▶ log of every in-sync member, whole
     ─────────────▶                    log of a disk that was put back to a snapshot
 
-Every in-sync member holds what is confirmed, so a log that ends before that, or has another history
-there, is not the one that the record means, whatever incarnation its disk names. Two things put a
-disk back: a snapshot of an earlier run counts fewer starts than the cluster has seen; one of the
-present run ends too early. A member that truncates keeps what is confirmed, so no healthy disk is
-taken for one that was rolled back.
+Every in-sync member holds what is confirmed. So a log that ends before that, or has another history
+there, is not the log of a member, whatever incarnation its disk names. A disk that was restored
+from a snapshot of an earlier run counts fewer starts than the cluster has seen; after a snapshot of
+the present run its log ends too early. A member that truncates keeps what is confirmed, so no
+healthy disk is mistaken for a rolled back one.
 
 After an unclean epoch confirmed bytes may be gone: only what a leader has told since then counts.
 """
@@ -25,10 +25,10 @@ from .snapshot import Snapshot
 def confirmed_by(log: OwnLog, term: int, snapshot: Snapshot) -> ConfirmedValue:
     """What the leader of epoch `term` tells of its own log. A new leader may know of less than the
     one before had confirmed, and yet holds it: the mark does not move back."""
-    record, told = snapshot.record, snapshot.confirmed
+    record, confirmed = snapshot.record, snapshot.confirmed
     offset = log.confirm_offset
-    if told is not None and record is not None and still_counts(told, record):
-        offset = max(offset, told.offset)
+    if confirmed is not None and record is not None and still_counts(confirmed, record):
+        offset = max(offset, confirmed.offset)
     last = log.epochs.entry_at(offset - 1)
     return ConfirmedValue(offset, 0 if last is None else last.epoch, term)
 

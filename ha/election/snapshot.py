@@ -55,41 +55,41 @@ class Snapshot:
 
 
 class SnapshotBuilder:
-    """Holds the keys; `take` listings and changes in any order that a watch gives."""
+    """Holds the keys; `apply` takes listings and changes in any order that a watch gives."""
 
     def __init__(self, keys: ClusterKeys) -> None:
         self._keys = keys
-        self._held: dict[bytes, KeyValue] = {}
+        self._kvs: dict[bytes, KeyValue] = {}
         self._revision = 0
         self.snapshot = Snapshot()
 
     def apply(self, update: WatchUpdate) -> Snapshot:
-        """Returns the snapshot with `update`; one that is older than it changes nothing."""
+        """The snapshot with `update`; an update that is older than the snapshot changes nothing."""
         if update.revision < self._revision:
             return self.snapshot
         if isinstance(update, Listing):
-            self._held = {kv.key: kv for kv in update.kvs}
+            self._kvs = {kv.key: kv for kv in update.kvs}
         else:
             for change in update.changes:
                 kv = change.kv
-                held = self._held.get(kv.key)
-                if held is not None and held.mod_revision >= kv.mod_revision:
+                before = self._kvs.get(kv.key)
+                if before is not None and before.mod_revision >= kv.mod_revision:
                     continue
                 if change.deleted:
-                    self._held.pop(kv.key, None)
+                    self._kvs.pop(kv.key, None)
                 else:
-                    self._held[kv.key] = kv
+                    self._kvs[kv.key] = kv
         self._revision = update.revision
         self.snapshot = self._read()
         return self.snapshot
 
     def revision_of(self, key: bytes) -> int:
         """Of the last change of `key` that is in the snapshot; 0 if it is not there."""
-        held = self._held.get(key)
-        return 0 if held is None else held.mod_revision
+        kv = self._kvs.get(key)
+        return 0 if kv is None else kv.mod_revision
 
     def _read(self) -> Snapshot:
-        keys, held = self._keys, self._held
+        keys, kvs = self._keys, self._kvs
         snapshot = Snapshot(
             revision=self._revision,
             members={
@@ -108,19 +108,19 @@ class SnapshotBuilder:
                 if (term := _readable(TermValue, kv)) is not None
             ),
         )
-        uuid, settings = held.get(keys.uuid), held.get(keys.settings)
+        uuid, settings = kvs.get(keys.uuid), kvs.get(keys.settings)
         if uuid is not None:
             snapshot = replace(snapshot, uuid=uuid.value.decode(errors="replace"))
-        if settings is not None and (found := _readable(SettingsValue, settings)) is not None:
-            snapshot = replace(snapshot, settings=found)
-        confirmed = held.get(keys.confirmed)
+        if settings is not None and (value := _readable(SettingsValue, settings)) is not None:
+            snapshot = replace(snapshot, settings=value)
+        confirmed = kvs.get(keys.confirmed)
         if confirmed is not None:
             snapshot = replace(
                 snapshot,
                 confirmed=_readable(ConfirmedValue, confirmed),
                 confirmed_revision=confirmed.mod_revision,
             )
-        request = held.get(keys.request)
+        request = kvs.get(keys.request)
         if request is not None:
             snapshot = replace(
                 snapshot,
@@ -130,7 +130,7 @@ class SnapshotBuilder:
         return self._with_record(snapshot)
 
     def _with_record(self, snapshot: Snapshot) -> Snapshot:
-        state, leader = self._held.get(self._keys.state), self._held.get(self._keys.leader)
+        state, leader = self._kvs.get(self._keys.state), self._kvs.get(self._keys.leader)
         try:
             if state is not None:
                 record = decode_record(state.value)
@@ -145,7 +145,7 @@ class SnapshotBuilder:
         return snapshot
 
     def _below(self, prefix: bytes) -> Iterable[KeyValue]:
-        return (kv for key, kv in sorted(self._held.items()) if key.startswith(prefix))
+        return (kv for key, kv in sorted(self._kvs.items()) if key.startswith(prefix))
 
 
 def _readable(kind: type[ValueT], kv: KeyValue) -> ValueT | None:

@@ -1,7 +1,7 @@
 """The transactions that move a leadership or the in-sync set: pure, from a snapshot.
 
 Each compares the revision of `state` that the sender has seen, so of two that overlap only one is
-executed, and one that arrives late finds another revision. Each puts the whole record.
+executed, and a transaction that arrives late finds another revision. Each puts the whole record.
 """
 
 from dataclasses import dataclass, replace
@@ -249,7 +249,7 @@ def started_over(keys: ClusterKeys, snapshot: Snapshot, me: MemberValue, lease: 
 
 
 def next_epoch(record: ClusterRecord) -> int:
-    """Raises ValueError if there is none."""
+    """Raises ValueError if the record has the last epoch that can be."""
     if record.epoch >= MAX_EPOCH:
         raise ValueError(f"epoch {record.epoch} is the last one that a cluster can have")
     return record.epoch + 1

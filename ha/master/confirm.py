@@ -80,9 +80,9 @@ class ConfirmTracker:
     def advance(self, sets: Collection[frozenset[Member]]) -> int:
         """The confirm offset under the sets in force."""
         if min(len(each) for each in sets) >= self.required:
-            held = lowest(self.durable(member) for member in frozenset().union(*sets))
-            if held is not None:
-                self.value = max(self.value, held)
+            on_all = lowest(self.durable(member) for member in frozenset().union(*sets))
+            if on_all is not None:
+                self.value = max(self.value, on_all)
         return self.value
 
 
@@ -97,9 +97,6 @@ def counts(ack: Ack, epoch: int, match: Match) -> bool:
 
 def lowest(positions: Iterable[int | None]) -> int | None:
     """The smallest position; None if one is unknown."""
-    smallest: int | None = None
-    for position in positions:
-        if position is None:
-            return None
-        smallest = position if smallest is None else min(smallest, position)
-    return smallest
+    listed = [*positions]
+    known = [position for position in listed if position is not None]
+    return min(known, default=None) if len(known) == len(listed) else None

@@ -236,7 +236,7 @@ class ReplicationMaster:
             self._idle.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._idle.wait(), CLOSE_TIMEOUT_S)
-        # what a thread is at may take as long as the disk does, and others use the loop
+        # a thread's present work may take as long as the disk does; the loop must not wait for it
         await asyncio.to_thread(self._worker.shutdown, wait=True)
         await asyncio.to_thread(self._reader.shutdown, wait=True, cancel_futures=True)
 
@@ -256,13 +256,13 @@ class ReplicationMaster:
         return await self._tables_promised.wait((kind, version), timeout_s)
 
     def _table_held(self, table: tuple[str, int]) -> bool:
-        """In the moment in which it is, it is needed: no node joins without it."""
+        """From the moment in which all members have it, no node joins without it."""
         kind, version = table
-        held = self.group.tables_held(kind, version)
-        if held and self.config.mode.waits:
+        replicated = self.group.tables_held(kind, version)
+        if replicated and self.config.mode.waits:
             needed = self.group.needed_tables
             needed[kind] = max(needed.get(kind, version), version)
-        return held
+        return replicated
 
     async def send_tables(self, timeout_s: float = SEND_TABLES_S) -> bool:
         """Give the newest tables to the slaves that follow, before one of them leads in place of
@@ -472,7 +472,7 @@ class ReplicationMaster:
             await context.write(encode_master_frame(refusal))
             return
         if len(self._streams) >= 2 * self.config.max_streams:
-            # half of them are kept for nodes that are known, which only their hello tells
+            # half of them are reserved for known nodes, and only the hello names the node
             refusal = Refusal(
                 f"{len(self._streams)} replication streams are open, no more are accepted",
                 retry=True,

@@ -85,7 +85,7 @@ class MasterGroup:
         self.alarmed: dict[str, Hello] = {}
         self.seen_epoch = view.epoch
         self.returns: list[Return] = []
-        self._looked_at = now
+        self._called_at = now
         # versions that a node must have taken before it may join
         self.needed_tables: dict[str, int] = {}
 
@@ -98,9 +98,9 @@ class MasterGroup:
         there is no room. It takes the place of an older connection of the same id."""
         if not self._has_room(hello):
             return None
-        held = self.sessions.get(hello.node_id)
-        if held is not None:
-            held.close("the slave opened another connection")
+        older = self.sessions.get(hello.node_id)
+        if older is not None:
+            older.close("the slave opened another connection")
         self.alarms.pop(hello.node_id, None)
         self.alarmed.pop(hello.node_id, None)
         session = MasterSession(self.view, self.config, now)
@@ -187,13 +187,13 @@ class MasterGroup:
 
     def stood_still(self, now: float) -> bool:
         """Whether no call has come for so long that another node may lead."""
-        silent_ms = (now - self._looked_at) * 1000
+        silent_ms = (now - self._called_at) * 1000
         return self.view.elected and silent_ms > self.config.dead_after_ms
 
     def notice_pause(self, now: float) -> bool:
         """Whether this process stood still until now; see the module."""
         paused = self.stood_still(now)
-        self._looked_at = max(self._looked_at, now)
+        self._called_at = max(self._called_at, now)
         if paused:
             for session in [*self.sessions.values()]:
                 session.close(
@@ -248,8 +248,8 @@ class MasterGroup:
         return None
 
     def _join(self, session: MasterSession, hello: Hello, now: float) -> list[MasterAction]:
-        held = self.sessions.get(hello.node_id)
-        if held is not None and self._another_node(held, hello, now):
+        older = self.sessions.get(hello.node_id)
+        if older is not None and self._another_node(older, hello, now):
             return session.refuse(
                 f"node id {hello.node_id!r} is in use by the slave at "
                 f"{self.hellos[hello.node_id].endpoint}: give every node its own node_id",
@@ -268,8 +268,8 @@ class MasterGroup:
             self._note_return(session, hello)
         if not session.streaming:
             return actions
-        if held is not None:
-            held.close("the slave opened another stream")
+        if older is not None:
+            older.close("the slave opened another stream")
         self.alarms.pop(hello.node_id, None)
         self.alarmed.pop(hello.node_id, None)
         self._attach(session, hello, now)
@@ -279,8 +279,8 @@ class MasterGroup:
         """If it led a term and has followed no later one, what it cuts off is all that the term
         after it may have begun without."""
         led = (hello.master_id, hello.master_incarnation) == (hello.node_id, hello.incarnation)
-        known = self.known(hello.node_id) and len(self.returns) < MAX_ALARMS
-        if led and known and is_overruled(hello.accepted_epoch, self.view.unclean_epoch):
+        counts = self.known(hello.node_id) and len(self.returns) < MAX_ALARMS
+        if led and counts and is_overruled(hello.accepted_epoch, self.view.unclean_epoch):
             epoch = hello.accepted_epoch + 1
             self.returns.append(Return(epoch, hello.node_id, session.cut_bytes))
 
@@ -323,7 +323,7 @@ class MasterGroup:
         return session.refuse(session.alarm, retry=False)
 
     def _has_room(self, hello: Hello) -> bool:
-        """Whether one more node can be listed; one that is away makes room."""
+        """Whether one more node can be listed; a node that is away is dropped to make room."""
         if hello.node_id in self.hellos or self.known(hello.node_id):
             return True
         others = [node_id for node_id in self.hellos if not self.known(node_id)]
@@ -361,11 +361,11 @@ class MasterGroup:
         self.hellos[hello.node_id] = hello
         self.tracker.attach(member, session.sent)
 
-    def _another_node(self, held: MasterSession, hello: Hello, now: float) -> bool:
+    def _another_node(self, older: MasterSession, hello: Hello, now: float) -> bool:
         """Whether two nodes claim one id: the same node reconnects from its endpoint and disk."""
         first = self.hellos[hello.node_id]
         same = (first.incarnation, first.endpoint) == (hello.incarnation, hello.endpoint)
-        alive = held.streaming and (now - held.heard_at) * 1000 <= self.config.dead_after_ms
+        alive = older.streaming and (now - older.heard_at) * 1000 <= self.config.dead_after_ms
         return alive and not same
 
     def _acknowledge(self, session: MasterSession, ack: Ack, now: float) -> list[MasterAction]:

@@ -48,8 +48,9 @@ class MetadataSource:
         for kind, table in self._tables.items():
             # The version first: a change in between is then sent once more, never lost.
             version, began = table.version, self._clock.monotonic()
-            held = self._frames.get(kind)
-            if (held is not None and held[0] == version) or self._rests(kind, began, wanted):
+            encoded = self._frames.get(kind)
+            current = encoded is not None and encoded[0] == version
+            if current or self._rests(kind, began, wanted):
                 continue
             changed |= self._encode(kind, version, table)
             ended = self._clock.monotonic()
@@ -87,8 +88,8 @@ class MetadataSource:
 
 
 class TableCursor:
-    """What one slave has been sent. A table that is under way is sent to its end, whatever changes
-    meanwhile: else one that changes often would never arrive."""
+    """What one slave has been sent. A table whose first piece was sent is sent to its end, whatever
+    changes meanwhile: otherwise a table that changes often would never arrive."""
 
     def __init__(self, source: MetadataSource) -> None:
         self._source = source
@@ -99,11 +100,11 @@ class TableCursor:
     def frame(self) -> bytes | None:
         """The next frame to send; None if the slave has been sent everything."""
         if self._next == len(self._frames):
-            found = self._source.newer(self._sent)
-            if found is None:
+            newer = self._source.newer(self._sent)
+            if newer is None:
                 self._frames, self._next = (), 0
                 return None
-            kind, version, self._frames = found
+            kind, version, self._frames = newer
             self._sent[kind], self._next = version, 0
         self._next += 1
         return self._frames[self._next - 1]

@@ -54,9 +54,9 @@ def own_status(
 
 def slave_rows(group: MasterGroup, now: float) -> list[common_pb2.NodeStatus]:
     """A row for every slave that is in the set, has been seen in this term, or has an alarm."""
-    known = {member.node_id for member in group.set.members} | {*group.hellos, *group.alarmed}
-    known.discard(group.me.node_id)
-    return [_slave_row(group, node_id, now) for node_id in sorted(known)]
+    slaves = {member.node_id for member in group.set.members} | {*group.hellos, *group.alarmed}
+    slaves.discard(group.me.node_id)
+    return [_slave_row(group, node_id, now) for node_id in sorted(slaves)]
 
 
 def _slave_row(group: MasterGroup, node_id: str, now: float) -> common_pb2.NodeStatus:
@@ -77,8 +77,8 @@ def _slave_row(group: MasterGroup, node_id: str, now: float) -> common_pb2.NodeS
     )
     if hello is not None:
         _fill_hello(row, hello)
-    held = _fill_ack(row, ack, hello, group)
-    row.lag_bytes = max(0, group.view.end_offset - held)
+    durable = _fill_ack(row, ack, hello, group)
+    row.lag_bytes = max(0, group.view.end_offset - durable)
     behind = each.behind_s(now) if each is not None else None
     if row.lag_bytes or not (each is not None and each.connected):
         row.lag_seconds = now - group.set.started_at if behind is None else behind
@@ -127,11 +127,12 @@ def _fill_ack(
 
 
 def merged(
-    told: Sequence[common_pb2.NodeStatus], own: common_pb2.NodeStatus, lost: str
+    masters: Sequence[common_pb2.NodeStatus], own: common_pb2.NodeStatus, lost: str
 ) -> list[common_pb2.NodeStatus]:
-    """A slave's view: the master's rows, its own row fresh; `lost` says why there is no master."""
+    """A slave's view: the master's rows, with the slave's own row as it is now. `lost` says why
+    there is no master."""
     rows = []
-    for row in told:
+    for row in masters:
         if row.node_id == own.node_id:
             continue
         copy = common_pb2.NodeStatus()
@@ -139,7 +140,7 @@ def merged(
         if lost and copy.role == common_pb2.MASTER:
             copy.state, copy.detail = UNREACHABLE, lost
         rows.append(copy)
-    mine = row_of(told, own.node_id)
+    mine = row_of(masters, own.node_id)
     if mine is not None:
         own.in_sync = mine.in_sync and not lost
         own.lag_bytes, own.lag_seconds = mine.lag_bytes, mine.lag_seconds

@@ -221,15 +221,15 @@ class MasterStream:
                 return
             if self._comparing:
                 await self._show_life(context)
-            told = session.streaming and await self._tell(context)
+            sent_beside = session.streaming and await self._send_beside(context)
             now = clock.monotonic()
             if not self._comparing:
                 self._actions.extend(session.tick(now) or session.pump(now))
-            if not self._actions and not told:
+            if not self._actions and not sent_beside:
                 self._arm_confirm(now)
                 await self.wake.wait()
 
-    async def _tell(self, context: Context) -> bool:
+    async def _send_beside(self, context: Context) -> bool:
         """Send what there is beside the log: the members, and one piece of a table, so that log
         goes between two. Whether there was any."""
         version, members = self._host.members_frame()

@@ -115,8 +115,8 @@ class SyncStateSet:
         none is due.
 
         `durable` is per node id what is acknowledged in this epoch; `need` what a new member must
-        hold: max(confirm offset, epoch start); `alarmed` are the node ids for which an alarm
-        stands; `tables` the versions of the tables that a new member must have taken.
+        hold: max(confirm offset, epoch start); `alarmed` are the node ids that an alarm names;
+        `tables` the versions of the tables that a new member must have taken.
         """
         if self.proposed is not None:
             return None
@@ -205,9 +205,8 @@ class SyncStateSet:
         # Never below the required number: the longest absent go first, the rest stay and block.
         spare = len(self.members) - self.rules.required
         chosen = sorted(leaving, key=lambda member: self._absence(member, progress, now))
-        kept = chosen[max(0, spare) :]
-        gone = leaving - set(kept)
-        return self.members - gone if gone else None
+        dropped = leaving - set(chosen[max(0, spare) :])
+        return self.members - dropped if dropped else None
 
     def _enough_without(self, member: Member, progress: dict[str, Progress], now: float) -> bool:
         """Whether enough others of the set are there: what is acknowledged is about to be on their

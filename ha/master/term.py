@@ -15,14 +15,15 @@ have slept through terms in which that one left the set. So the record is not se
 nothing is acknowledged until a settled one is durable. At each moment the newest settled record of
 all nodes names disks that hold all that was acknowledged.
 
-If this master may have lost bytes that it counted as held, members cannot even leave before they
+If this master may have lost bytes that it counted as its own, members cannot even leave before they
 have followed: one of them may hold the only copy. The store's doubt about that (session_file.py) is
-forgotten only when the record that acts on it is durable.
+dropped only when the record that acts on it is durable.
 
 A master with async flush counts bytes that are not fsynced, which leaves a doubt if its machine
 stops. It does so only while it may: a term that has ended is flushed to its end, and a master that
-takes nothing for IDLE_S is, so the note is taken back. Else a power cut of all machines would find
-every disk doubted that has ever led, and none could be elected though nothing is missing.
+takes nothing for IDLE_S is flushed too, so the note is withdrawn. Otherwise a power cut of all
+machines would leave a doubt about every disk that has ever led, and no node could be elected though
+nothing is missing.
 """
 
 import logging
@@ -67,8 +68,8 @@ class Term:
 
 
 def next_epoch(table: EpochTable, state: HaState) -> int:
-    """Above every epoch that this node has led, followed or holds bytes of; at least 1. Raises
-    StateFileError if there is none above them."""
+    """The first epoch above all that this node has led, followed or holds bytes of; at least 1.
+    Raises StateFileError if they have reached MAX_EPOCH."""
     newest = 0 if table.last is None else table.last.epoch
     epoch = max(newest, state.accepted_epoch) + 1
     check_reachable(epoch, "the next epoch")
@@ -126,8 +127,8 @@ def begin_term(
 
 
 def end_term(store: StorePort) -> None:
-    """`store` takes no more puts, and what it took is fsynced: from here on nothing counts before
-    it is. Blocks on the disk; one that fails leaves the note as it is, and the store says why."""
+    """`store` takes no more puts, and what it took is fsynced: from here on only fsynced bytes
+    count. Blocks on the disk. If the disk fails, the note stays, and the store says why."""
     store.become_slave()
     try:
         store.flush()
@@ -168,9 +169,9 @@ def own_record(
             "this store may lack acknowledged bytes: wait_for=%s reason=%s",
             sorted(each.node_id for each in unheard), store.doubt or "as in the last term",
         )  # fmt: skip
-    known = remembered((each.node_id for each in (*others, me)), state.record.known)
+    node_ids = remembered((each.node_id for each in (*others, me)), state.record.known)
     record = InSyncRecord(
-        epoch, state.record.version + 1, others | {me}, unheard, known, settled=not others
+        epoch, state.record.version + 1, others | {me}, unheard, node_ids, settled=not others
     )
     return record, unheard
 

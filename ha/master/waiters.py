@@ -16,15 +16,16 @@ Key = TypeVar("Key")
 
 
 class Waiters(Generic[Key]):
-    """Of one master; all methods belong to the loop. `held(key)` says whether the set has it."""
+    """Of one master; all methods belong to the loop. `reached(key)` says whether the set has what
+    `key` names."""
 
-    def __init__(self, held: Callable[[Key], bool]) -> None:
-        self._held = held
+    def __init__(self, reached: Callable[[Key], bool]) -> None:
+        self._reached = reached
         self._waiting: list[tuple[Key, asyncio.Future[None]]] = []
 
     async def wait(self, key: Key, timeout_s: float) -> bool:
         """Whether the set had it in time."""
-        if self._held(key):
+        if self._reached(key):
             return True
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = (key, done)
@@ -46,5 +47,5 @@ class Waiters(Generic[Key]):
     def check(self) -> None:
         """After every acknowledgement, and every change of the set."""
         for key, done in self._waiting:
-            if not done.done() and self._held(key):
+            if not done.done() and self._reached(key):
                 done.set_result(None)

@@ -154,6 +154,6 @@ def _check_build(frame: str, build: common_pb2.Build) -> None:
 
 
 def _check_table(frame: str, epochs: Iterable[replication_pb2.EpochEntry]) -> None:
-    found = list(epochs)
-    check_count(frame, "epochs", found, MAX_EPOCHS)
-    check_rising(frame, ((each.epoch, each.start_offset) for each in found))
+    entries = list(epochs)
+    check_count(frame, "epochs", entries, MAX_EPOCHS)
+    check_rising(frame, ((each.epoch, each.start_offset) for each in entries))

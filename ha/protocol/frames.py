@@ -386,8 +386,8 @@ def _fill_build(
 def _build_in(message: replication_pb2.SlaveHello | replication_pb2.HelloAnswer) -> Build:
     if not message.HasField("build"):
         return SILENT_PEER
-    said = message.build
-    return Build(said.version, frozenset(said.features), frozenset(said.needs))
+    build = message.build
+    return Build(build.version, frozenset(build.features), frozenset(build.needs))
 
 
 def _chunk_in(message: replication_pb2.LogChunk) -> Chunk:

@@ -5,9 +5,8 @@
                                                                               the proof still holds?
 
 The proof is the certificate or the token of the call, of which this module knows only which nodes
-they name. All that they name has to be the node of the hello: two proofs of two nodes are none.
-What is refused here has not reached the master: it has kept nothing of it, and knows no such
-stream.
+they name. All of them have to name the node of the hello: proofs of two different nodes are
+refused. A stream that is refused here has not reached the master, which remembers nothing of it.
 """
 
 import asyncio
@@ -24,9 +23,9 @@ from .replication_service import Context, ReplicationService
 
 HELLO_TIMEOUT_S = 10.0
 REFUSED_S = 1.0
-"""For the hello of a caller that is refused in any case. It is waited for all the same, and not
-looked at: gRPC tells a client whose call ends while it writes that its write has failed, and not
-why. A caller that sends none holds its stream no longer than that."""
+"""How long to wait for the hello of a caller that is refused in any case. The hello is not used,
+but if the call ended while the client still writes it, gRPC would tell the client that the write
+failed, and not why."""
 
 
 class NotProvenError(HaError):
@@ -47,14 +46,14 @@ class ProvenCall(Protocol):
     """One call of a caller that is known."""
 
     def proof(self) -> NodeProof:
-        """As it stands now: a token may have been taken away."""
+        """What the caller proves now: a token may have been revoked since."""
 
     def refused(self, reason: str) -> None:
         """For the log."""
 
 
 Prove = Callable[[Context], Awaitable[ProvenCall | None]]
-"""Ends a call whose caller is not known; None where no proof is asked for."""
+"""Aborts a call whose caller is not known; None where no proof is required."""
 
 
 def why_no_node(proof: NodeProof) -> str:

@@ -45,17 +45,17 @@ class Assembly:
 
     def __init__(self, max_bytes: int = MAX_TABLE_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._held: dict[str, list[Piece]] = {}
+        self._pieces: dict[str, list[Piece]] = {}
         self._bytes = 0
 
     def add(self, piece: Piece) -> bytes | None:
         """The whole table with its last piece, None before. Raises ProtocolError for a piece out
         of turn, and for more than this receiver holds."""
-        held = self._held.get(piece.kind, [])
-        if piece.index != len(held) or (held and held[0].version != piece.version):
+        before = self._pieces.get(piece.kind, [])
+        if piece.index != len(before) or (before and before[0].version != piece.version):
             raise ProtocolError(
                 f"piece {piece.index} of table {piece.kind!r}, version {piece.version}, is out of "
-                f"order: {len(held)} pieces of it have arrived"
+                f"order: {len(before)} pieces of it have arrived"
             )
         if self._bytes + len(piece.data) > self._max_bytes:
             raise ProtocolError(
@@ -65,11 +65,11 @@ class Assembly:
         if not piece.last:
             if not piece.data:
                 raise ProtocolError(f"piece {piece.index} of table {piece.kind!r} is empty")
-            if not held and len(self._held) >= MAX_KINDS:
+            if not before and len(self._pieces) >= MAX_KINDS:
                 raise ProtocolError(f"more than {MAX_KINDS} tables are in transit at a time")
-            self._held.setdefault(piece.kind, []).append(piece)
+            self._pieces.setdefault(piece.kind, []).append(piece)
             self._bytes += len(piece.data)
             return None
-        self._held.pop(piece.kind, None)
-        self._bytes -= sum(len(each.data) for each in held)
-        return b"".join([*(each.data for each in held), piece.data])
+        self._pieces.pop(piece.kind, None)
+        self._bytes -= sum(len(each.data) for each in before)
+        return b"".join([*(each.data for each in before), piece.data])

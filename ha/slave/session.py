@@ -370,12 +370,12 @@ class SlaveSession:
 
     def _in_sync_nodes(self, nodes: Sequence[common_pb2.NodeStatus]) -> list[SlaveAction]:
         """Who has come into the set since the answer; no more than a node remembers."""
-        found = frozenset(node.node_id for node in nodes if node.in_sync) | self._known
+        node_ids = frozenset(node.node_id for node in nodes if node.in_sync) | self._known
         following = self.state is SlaveState.FOLLOWING and not self.fault
-        if not following or found == self._known or len(found) > MAX_KNOWN_NODES:
+        if not following or node_ids == self._known or len(node_ids) > MAX_KNOWN_NODES:
             return []
-        self._known = found
-        return [KnowNodes(found)]
+        self._known = node_ids
+        return [KnowNodes(node_ids)]
 
     def table_replaced(self, kind: str, version: int, now: float) -> list[SlaveAction]:
         """The store has taken this table: tell the master, who may wait for it."""

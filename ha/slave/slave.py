@@ -111,7 +111,7 @@ class ReplicationSlave:
         self._threads = StoreThreads()
         self._credentials = SecurityFiles(config.security)
         self._stored: SlaveStore | None = None
-        self._told: Sequence[common_pb2.NodeStatus] = ()
+        self._masters_rows: Sequence[common_pb2.NodeStatus] = ()
         self._clean_at = 0.0
         self._cleaning: asyncio.Task[None] | None = None
         # an epoch table that lacks its last term would make equal logs look different
@@ -156,7 +156,7 @@ class ReplicationSlave:
             uptime_s=self._clock.monotonic() - self._started_at,
         )
         own.role = common_pb2.SLAVE
-        rows = merged(self._told, own, state.fault)
+        rows = merged(self._masters_rows, own, state.fault)
         mine = rows[-1]
         mine.state = IN_SYNC if state.name == CATCHING_UP and mine.in_sync else state.name
         mine.detail = state.fault
@@ -222,7 +222,7 @@ class ReplicationSlave:
                 self._clock,
                 joined=self._say_joined,
                 failed=self._say_failed,
-                told=self._hear_members,
+                members_came=self._hear_members,
             )
             why = await stream.run(call)
         if why.refused:
@@ -280,7 +280,7 @@ class ReplicationSlave:
         self.state = replace(self.state, name=READ_ONLY, fault=reason, read_only=True)
 
     def _hear_members(self, nodes: Sequence[common_pb2.NodeStatus]) -> None:
-        self._told = nodes
+        self._masters_rows = nodes
         mine = row_of(nodes, self.config.node_id)
         now = self._clock.monotonic()
         if mine is None or not mine.in_sync or self.state.fault or now < self._clean_at:

@@ -1,4 +1,4 @@
-"""The one that executes a slave's actions on its store.
+"""Executes a slave's actions on its store.
 
     actions ──▶ run (in order, one thread) ──▶ flush: fdatasync once for all ──▶ Outcome(durable)
 
@@ -7,8 +7,8 @@ bytes, bytes are durable before they are reported, the own confirm offset is nev
 durable here. `flush` may run in another thread, so that the next bytes are written while the disk
 takes the last ones; never while a handshake's actions run.
 
-Log first: while the master is more than `log_first_bytes` ahead, the own confirm offset stands
-still, at most for `log_first_ms`. Dispatching would take the processor from the bytes that make
+Log first: while the master is more than `log_first_bytes` ahead, the own confirm offset does not
+move, for at most `log_first_ms`. Dispatching would take the processor from the bytes that make
 this slave a safe copy.
 """
 
@@ -88,7 +88,7 @@ class SlaveStore:
         self._intake = store.raw_intake()
         self._damaged_until = 0
         self._doubted: int | None = None
-        # both threads confirm: one that has looked may else set an older offset than the other
+        # two threads confirm: otherwise the slower one could set an older offset
         self._confirming = threading.Lock()
 
     def stop(self) -> None:
@@ -108,15 +108,15 @@ class SlaveStore:
         self._master_confirm = self._master_end = 0
         self._intake, self._damaged_until = self.store.raw_intake(), 0
         low, high = log.min_offset, log.wrote.value
-        # of a term that begins at the end no byte came: what comes there may be of the one before
+        # no byte came of a term that begins at the end: what comes there may be of the one before
         epochs = self.store.epochs
         begun = epochs.table.truncate_suffix(max(high, low + 1))
-        if begun != epochs.table and not distrust:  # one that lies gives way to the master's
+        if begun != epochs.table and not distrust:  # a wrong table is replaced by the master's
             epochs.replace(begun)
         entries = tuple(epochs.table.entries)
         # A store that never followed or led knows nothing of what this cluster confirmed.
-        known = self.state.accepted_epoch > 0
-        confirm = min(self.store.confirmed.value, high) if known else 0
+        took_part = self.state.accepted_epoch > 0
+        confirm = min(self.store.confirmed.value, high) if took_part else 0
         checksums: tuple[Checksum, ...] = ()
         if low < high and (distrust or not entries):
             block = max(self._config.checksum_block_bytes, (high - low) // (MAX_CHECKSUMS // 4))

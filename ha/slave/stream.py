@@ -42,7 +42,7 @@ Call: TypeAlias = "aio.StreamStreamCall[bytes, bytes]"
 
 
 class SlaveStream(Intake[SlaveSession, SlaveStore, Disconnect]):
-    """See the module. `run` ends with the stream; the callbacks tell what happens on the way."""
+    """See the module. `run` ends with the stream; the callbacks report what happens meanwhile."""
 
     BROKEN = (aio.AioRpcError, asyncio.InvalidStateError)
 
@@ -56,12 +56,12 @@ class SlaveStream(Intake[SlaveSession, SlaveStore, Disconnect]):
         *,
         joined: Callable[[SlaveSession], None],
         failed: Callable[[str], None],
-        told: Callable[[Sequence[common_pb2.NodeStatus]], None],
+        members_came: Callable[[Sequence[common_pb2.NodeStatus]], None],
     ) -> None:
         super().__init__(session, stored, threads, clock, config.flush_batch_bytes)
         self._joined = joined
         self._failed = failed
-        self._told = told
+        self._members_came = members_came
         self._tables: deque[Metadata] = deque()
         self._has_table = asyncio.Event()
         self._call: Call
@@ -154,7 +154,7 @@ class SlaveStream(Intake[SlaveSession, SlaveStore, Disconnect]):
             elif isinstance(action, Disconnect):
                 self.end(action)
             elif isinstance(action, SeeMembers):
-                self._told(action.nodes)
+                self._members_came(action.nodes)
             elif isinstance(action, ReplaceTable):
                 self._count(len(action.update.json))
                 self._tables.append(action.update)

@@ -36,12 +36,12 @@ def parse_address(text: str) -> BrokerAddress:
     if not text.startswith(SCHEME):
         raise ValueError(f"must begin with {SCHEME}, not {text!r}: {FORMS}")
     places, slash, name = text.removeprefix(SCHEME).partition("/")
-    found = tuple(_place(each, text) for each in places.split(","))
-    if len(found) > 1 and not name:
+    parsed = tuple(_place(each, text) for each in places.split(","))
+    if len(parsed) > 1 and not name:
         raise ValueError(f"{text!r} has several places and no name of a broker: {FORMS}")
     if slash and not name:
         raise ValueError(f"{text!r} has no name behind the slash: {FORMS}")
-    return BrokerAddress(found, name)
+    return BrokerAddress(parsed, name)
 
 
 def registered_place(text: str) -> tuple[str, int]:
@@ -56,9 +56,9 @@ def registered_place(text: str) -> tuple[str, int]:
 def _place(place: str, text: str) -> tuple[str, int]:
     """An operator has to write brackets: without them the last part could belong to the address."""
     try:
-        found = registered_place(place)
-        if ":" in found[0] and not place.startswith("["):
+        host, port = registered_place(place)
+        if ":" in host and not place.startswith("["):
             raise ValueError(f"an IPv6 address must be in brackets: {quoted(place)}")
-        return found
+        return host, port
     except ValueError as error:
         raise ValueError(f"{error} in {text!r}: {FORMS}") from None

@@ -2,9 +2,9 @@
 
 The HA wire tells neither, so both are asked for before each connection to it.
 
-A broker is checked like a stranger. An answer has a bound, a number has the range that it can have
-in RocketMQ and here, a name has a length: what lies beyond is a BrokerError that names the key, and
-the node asks again later, since the broker may have been corrected by then.
+A broker is checked like a stranger: answers and names have a greatest length, numbers the range
+that they can have in RocketMQ and here. Anything beyond raises a BrokerError that names the key,
+and the node asks again later, since the broker may have been corrected by then.
 """
 
 import re
@@ -177,12 +177,12 @@ async def _ask_runtime(client: RemotingClient) -> Mapping[str, str]:
 
 def _document(body: bytes) -> Mapping[object, object]:
     try:
-        found = store_json.loads(body)
+        document = store_json.loads(body)
     except FormatError as error:
         raise BrokerError(f"the broker's answer cannot be read: {error}") from error
-    if not isinstance(found, dict):
-        raise BrokerError("the broker's answer is no JSON object")
-    return dict(found)
+    if not isinstance(document, dict):
+        raise BrokerError("the broker's answer is not a JSON object")
+    return dict(document)
 
 
 def master_place(name: str, body: bytes, server: str) -> tuple[str, int]:
@@ -191,18 +191,18 @@ def master_place(name: str, body: bytes, server: str) -> tuple[str, int]:
     table = _document(body).get("brokerAddrTable")
     row = table.get(name) if isinstance(table, dict) else None
     if not isinstance(row, dict):
-        known = ", ".join(sorted(map(str, table))) if isinstance(table, dict) else ""
+        names = ", ".join(sorted(map(str, table))) if isinstance(table, dict) else ""
         raise BrokerError(
-            f"name server {server} knows no broker {name!r}; it knows: {shortened(known) or 'none'}"
+            f"name server {server} knows no broker {name!r}; it knows: {shortened(names) or 'none'}"
         )
     addresses = row.get("brokerAddrs")
-    found = (
+    by_id = (
         {str(key): value for key, value in addresses.items()} if isinstance(addresses, dict) else {}
     )
-    if MASTER_ID not in found:
+    if MASTER_ID not in by_id:
         raise BrokerError(f"name server {server} knows no master of broker {name!r} now")
     try:
-        return registered_place(str(found[MASTER_ID]))
+        return registered_place(str(by_id[MASTER_ID]))
     except ValueError as error:
         raise BrokerError(f"name server {server}: {error}") from None
 
@@ -244,8 +244,8 @@ def _text(table: Mapping[str, str], key: str) -> str:
 
 
 def _version(runtime: Mapping[str, str]) -> str:
-    found = _VERSION.search(runtime.get("brokerVersionDesc", ""))
-    return ".".join(found.groups()) if found else ""
+    match = _VERSION.search(runtime.get("brokerVersionDesc", ""))
+    return ".".join(match.groups()) if match else ""
 
 
 def _joined(host: str, port: int) -> str:

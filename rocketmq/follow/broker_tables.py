@@ -8,8 +8,8 @@ ours, and a group of our own readers, which the broker does not know, keeps its 
 broker had in the last round and no longer has is dropped. Which groups are the broker's is kept in
 `tandemlog/broker-groups.json`, so that it is known after a restart without the broker.
 
-A row that no topic, group or offset can be is left out, and a line of the log names it: the other
-rows are as good as before. A table that cannot be read at all is not parsed again until it changes.
+A row that is no valid topic, group or offset is left out, and a line of the log names it. A table
+that cannot be read at all is not parsed again until it changes.
 """
 
 import logging
@@ -82,16 +82,16 @@ class BrokerTables:
 
 async def fetch_tables(client: RemotingClient, *, all_of_them: bool) -> BrokerTables:
     """Raises BrokerError."""
-    found = BrokerTables()
+    tables = BrokerTables()
     for code in (*(_RARE if all_of_them else ()), GET_ALL_CONSUMER_OFFSET):
         try:
-            found.bodies[code] = (await client.call(code)).body
+            tables.bodies[code] = (await client.call(code)).body
         except BrokerRefusedError as error:
             if code not in _OPTIONAL:
                 raise
             if error.code != NOT_SUPPORTED:
                 logger.debug("%s", error)
-    return found
+    return tables
 
 
 class TableKeeper:
@@ -111,8 +111,8 @@ class TableKeeper:
         self._consuming: frozenset[tuple[str, str]] = frozenset()
 
     def load(self) -> None:
-        """What was known of the broker's groups when the node stopped; a file that is damaged is as
-        good as none: the broker tells them again."""
+        """Read what was known of the broker's groups when the node stopped. A damaged file is
+        ignored: the broker sends them again."""
         data = read_small(self._files, self._groups_path)
         if data is None:
             return
@@ -122,7 +122,7 @@ class TableKeeper:
             logger.warning("%s cannot be read: %s", self._groups_path, error)
 
     def start_over(self) -> None:
-        """The store was changed otherwise: the next round is taken whatever it was before."""
+        """The store was changed otherwise: the next round is stored even if it equals the last."""
         self._taken.clear()
 
     def replace(self, tables: BrokerTables, now_ms: int) -> None:
@@ -132,8 +132,8 @@ class TableKeeper:
         for code, body in tables.bodies.items():
             if self._taken.get(code) == body:
                 continue
-            known, fault = self._unreadable.get(code, (b"", ""))
-            if fault and known == body:
+            unreadable, fault = self._unreadable.get(code, (b"", ""))
+            if fault and unreadable == body:
                 faults.append(fault)
                 continue
             try:
@@ -146,7 +146,7 @@ class TableKeeper:
                 continue
             self._taken[code] = body
             self._unreadable.pop(code, None)
-        if faults:  # one that cannot be read does not keep the others away
+        if faults:  # after the others: a table that cannot be read must not keep them away
             raise BrokerError("; ".join(faults))
 
     def _replace(self, code: int, document: Json, rows: Json, now_ms: int) -> None:
@@ -154,10 +154,10 @@ class TableKeeper:
         if code in _ROW_FAULTS:
             rows = _sound(code, rows)
         if code == GET_ALL_TOPIC_CONFIG:
-            kept = {_TABLES[code]: rows}
+            topics = {_TABLES[code]: rows}
             if "dataVersion" in document:
-                kept = {"dataVersion": table(document, "dataVersion"), **kept}
-            store.topics.replace_from_json(store_json.dumps(kept).encode())
+                topics = {"dataVersion": table(document, "dataVersion"), **topics}
+            store.topics.replace_from_json(store_json.dumps(topics).encode())
         elif code == GET_ALL_SUBSCRIPTION_GROUP_CONFIG:
             store.groups.take_rows(rows, self._configured.difference(rows), now_ms)
             self._configured = frozenset(rows)
@@ -172,12 +172,12 @@ class TableKeeper:
             )
 
     def _keep_groups(self) -> None:
-        found = self._configured | {group for _, group in self._consuming}
-        if found == self.groups:
+        groups = self._configured | {group for _, group in self._consuming}
+        if groups == self.groups:
             return
         with refusing(f"{self._groups_path} cannot be written"):
-            write_small(self._files, self._groups_path, encode_checked({"groups": sorted(found)}))
-        self.groups = found
+            write_small(self._files, self._groups_path, encode_checked({"groups": sorted(groups)}))
+        self.groups = groups
 
     def _keep_file(self, name: str, document: Mapping[str, object]) -> None:
         path = self._config / name
@@ -216,7 +216,7 @@ def _topic_row_fault(name: str, row: object) -> str:
 
 def _group_row_fault(name: str, row: object) -> str:
     fault = _name_fault(name)
-    return fault or ("" if isinstance(row, dict) else "it is no object")
+    return fault or ("" if isinstance(row, dict) else "it is not an object")
 
 
 def _offset_row_fault(name: str, row: object) -> str:
@@ -224,7 +224,7 @@ def _offset_row_fault(name: str, row: object) -> str:
     if fault := _name_fault(topic) or _name_fault(group):
         return fault
     if not isinstance(row, dict):
-        return "it is no object"
+        return "it is not an object"
     for queue_id, offset in row.items():
         if not _within(queue_id, MAX_QUEUE_ID):
             return f"a queue's id must be 0 .. {MAX_QUEUE_ID}: {quoted(str(queue_id))}"

@@ -136,13 +136,13 @@ def after_difference(
     own: OwnLog,
     facts: BrokerFacts,
     note: Following | None,
-    found: LogsDifferError,
+    difference: LogsDifferError,
     read: Read,
 ) -> CutAt | SetAside | None:
-    """What to do if the comparison has found a difference; None: compare more. Raises
+    """What to do about a difference that the comparison found; None: compare more. Raises
     WrongBrokerError."""
-    cut = record_start(read, found.start, found.position)
-    if cut == found.start:
+    cut = record_start(read, difference.start, difference.position)
+    if cut == difference.start:
         if cut > max(own.begin, facts.begin_offset):
             return None
         return _set_aside(
@@ -158,8 +158,8 @@ def after_difference(
 
 
 def record_start(read: Read, start: int, position: int) -> int:
-    """Where the record of the own log begins that holds `position`, or that comes next if one ends
-    there. A record begins at `start`; the sizes lead from one to the next."""
+    """Where the record of the own log that holds `position` begins; `position` itself if a record
+    ends there. A record begins at `start`; the sizes lead from one to the next."""
     while True:
         size = int.from_bytes(read(start, 4))
         if size <= 0 or start + size > position:
@@ -172,9 +172,9 @@ def _start(low: int, high: int, window: int, next_record: NextRecord) -> int:
     for size in WINDOWS[window:]:
         if high - size <= low:
             break
-        found = next_record(high - size, high - HEAD_BYTES)
-        if found is not None:
-            return found
+        start = next_record(high - size, high - HEAD_BYTES)
+        if start is not None:
+            return start
     return low
 
 

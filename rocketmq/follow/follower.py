@@ -47,20 +47,21 @@ logger = logging.getLogger(__name__)
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 WRONG_PAUSE_S = 10.0
 PUT_TIMEOUT_S = 5.0
-"""RocketMQ's default of syncFlushTimeout: so long a put waits for slaves."""
+"""How long a put of a broker waits for slaves: RocketMQ's default of syncFlushTimeout."""
 REST_PER_WORK = 20.0
-"""A round rests so many times as long as it took: a broker with large tables is asked less."""
+"""After a round comes a pause of so many times its duration: a broker with large tables is asked
+less often."""
 FAR_BYTES = 16 << 20
-"""So far behind its broker a follower stores log first; see LogFirst."""
+"""How far behind its broker a follower stores log before it dispatches; see LogFirst."""
 LOG_FIRST_S = 10.0
 
 
 class RelayHost(Protocol):
-    """The one who has the relay's term."""
+    """What begins and ends the relay's term."""
 
     async def lead(self) -> None:
-        """Begin a term unless one runs: a full disk may have kept the last one from beginning.
-        Raises what the store does."""
+        """Begin a term unless one runs: the last attempt may have failed on a full disk. Raises
+        what the store does."""
         ...
 
     async def rebuild(self, change: Callable[[], None]) -> None:
@@ -93,8 +94,8 @@ class LogFirst:
     """Far behind its broker, a follower stores log and does not dispatch it.
 
     Dispatching would take the processor from the bytes that make this node a safe copy. What is
-    not confirmed is not dispatched, so the confirmed position stands still meanwhile, but for no
-    longer than LOG_FIRST_S: readers see the log grow. One owner calls; `now` is monotonic seconds.
+    not confirmed is not dispatched, so the confirmed position does not move meanwhile, for at most
+    LOG_FIRST_S: readers see the log grow. One owner calls; `now` is monotonic seconds.
     """
 
     def __init__(self) -> None:
@@ -139,11 +140,11 @@ class BrokerFollower:
         self._stored = FollowStore(store, self._keep_note)
         self._log_first = LogFirst()
         self._window = 0
-        self._said = ""
+        self._logged = ""
         self._end, self._moved_at = -1, 0.0
         self._place: tuple[str, int] | None = None
         # the broker's process that was seen last: when it began, its end and the time then
-        self._met = (-1, 0, 0.0)
+        self._first_seen = (-1, 0, 0.0)
         self._asked_at = float("-inf")
         self._wrong_boot_ms = -1
         self._comparing: BrokerFacts | None = None
@@ -180,18 +181,18 @@ class BrokerFollower:
         fetches its tables once more."""
         presence, takes_writes, detail = Presence.SILENT, True, ""
         try:
-            host, port = await self._found()
+            host, port = await self._find()
             async with RemotingClient(host, port) as client:
                 asked_at = self._clock.monotonic()
                 facts = await ask_facts(client, host, port)
                 check_identity(self._note, facts)
-                self._seen(facts, facts.end_offset, asked_at)
+                self._note_broker(facts, facts.end_offset, asked_at)
                 if not facts.takes_writes and self._follows_this_process:
                     await self._copy_tables(client, all_of_them=True)
             presence, takes_writes = Presence.ANSWERS, facts.takes_writes
         except NoBrokerError:
             presence = Presence.NO_PROCESS
-            self._gone()
+            self._note_absence()
         except WrongBrokerError as error:
             presence, detail = Presence.ANOTHER, str(error)
         except BrokerError as error:
@@ -226,7 +227,7 @@ class BrokerFollower:
             if self._store.log.flushed.failure is not None:
                 raise self._store.log.flushed.failure.with_traceback(None)
             await self._host.lead()
-            facts = await self._once_puts_ended(await self._asked())
+            facts = await self._once_puts_ended(await self._ask())
             step = await self._threads.write(lambda: self._step(facts))
             if not isinstance(step, Ask):
                 await self._change(step)
@@ -234,21 +235,21 @@ class BrokerFollower:
             try:
                 await self._stream(step, facts)
             except LogsDifferError as difference:
-                self._lost(logging.INFO, str(difference))
-                await self._differs(difference, facts)
+                self._note_loss(logging.INFO, str(difference))
+                await self._handle_difference(difference, facts)
         except WrongBrokerError as wrong:
-            self._lost(logging.ERROR, f"this node cannot follow: {wrong}")
+            self._note_loss(logging.ERROR, f"this node cannot follow: {wrong}")
             raise
         except BrokerError as error:
             if isinstance(error, NoBrokerError):
-                self._gone()
-            self._lost(logging.WARNING, str(error))
+                self._note_absence()
+            self._note_loss(logging.WARNING, str(error))
             raise
         except (HaError, StoreError, OSError) as error:
-            self._lost(logging.ERROR, f"following {self.title} failed: {error}")
+            self._note_loss(logging.ERROR, f"following {self.title} failed: {error}")
             raise
 
-    async def _found(self) -> tuple[str, int]:
+    async def _find(self) -> tuple[str, int]:
         """Where the broker is: where it was, if no name server knows it now."""
         try:
             self._place = await find_broker(self.address)
@@ -257,13 +258,13 @@ class BrokerFollower:
                 raise
         return self._place
 
-    async def _asked(self) -> BrokerFacts:
-        host, port = await self._found()
+    async def _ask(self) -> BrokerFacts:
+        host, port = await self._find()
         async with RemotingClient(host, port) as client:
             asked_at = self._clock.monotonic()
             facts = await ask_facts(client, host, port)
         check_identity(self._note, facts)
-        self._seen(facts, facts.end_offset, asked_at)
+        self._note_broker(facts, facts.end_offset, asked_at)
         if facts.boot_ms == self._wrong_boot_ms:
             raise WrongBrokerError(
                 f"{facts.title} gives {facts.ha_address} as its HA port, where log came that this "
@@ -276,11 +277,11 @@ class BrokerFollower:
         So a broker whose puts wait for its slaves, and whose process is new, gets time for those
         that wait below what is asked for."""
         while facts.waits_for_slaves and not self._compared_before(facts):
-            rest = self._met[2] + PUT_TIMEOUT_S - self._clock.monotonic()
+            rest = self._first_seen[2] + PUT_TIMEOUT_S - self._clock.monotonic()
             if rest <= 0:
                 break
             await asyncio.sleep(rest)
-            facts = await self._asked()
+            facts = await self._ask()
         return facts
 
     def _compared_before(self, facts: BrokerFacts) -> bool:
@@ -292,7 +293,7 @@ class BrokerFollower:
         self._stored.flush()
         log = self._store.log
         own = self._stored.own_log()
-        most = own.end if self._compared_before(facts) else self._met[1]
+        most = own.end if self._compared_before(facts) else self._first_seen[1]
         step = first_step(own, facts, self._note, self._window, log.next_record, most)
         self._comparing = facts
         if own.empty and self._note is None:
@@ -310,7 +311,7 @@ class BrokerFollower:
             self._clock,
             compared=lambda: self._joined(facts, ask),
         )
-        asking = asyncio.create_task(self._ask_on_and_on(facts, stream), name="broker-tables")
+        asking = asyncio.create_task(self._ask_repeatedly(facts, stream), name="broker-tables")
         try:
             reason = await stream.run(facts.host, facts.ha_port)
         except NoBrokerError as error:
@@ -322,11 +323,11 @@ class BrokerFollower:
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
             await self._threads.wait()
-        self._lost(logging.WARNING, f"{facts.title}: {reason}")
+        self._note_loss(logging.WARNING, f"{facts.title}: {reason}")
         if not stream.followed:
             raise BrokerError(f"{facts.title}, HA port {facts.ha_port}: {reason}")
 
-    async def _differs(self, difference: LogsDifferError, facts: BrokerFacts) -> None:
+    async def _handle_difference(self, difference: LogsDifferError, facts: BrokerFacts) -> None:
         own = self._stored.own_log()
         step = await self._threads.write(
             lambda: after_difference(own, facts, self._note, difference, self._stored.read)
@@ -353,20 +354,20 @@ class BrokerFollower:
 
     # --- the round of requests
 
-    async def _ask_on_and_on(self, facts: BrokerFacts, stream: FollowStream) -> None:
+    async def _ask_repeatedly(self, facts: BrokerFacts, stream: FollowStream) -> None:
         rare_at = -self._tables_interval_s
-        said = ""
+        logged = ""
         while True:
             began = self._clock.monotonic()
             try:
                 async with RemotingClient(facts.host, facts.port) as client:
                     rare_at = await self._rounds(client, facts, stream, rare_at)
             except (HaError, StoreError, OSError) as error:
-                if str(error) != said:
-                    said = str(error)
+                if str(error) != logged:
+                    logged = str(error)
                     logger.warning("the broker's tables are not fetched: %s", error)
             except Exception:
-                # the broker's end must stay known, whatever the error is
+                # the broker has to be asked for its end again, whatever the error is
                 logger.exception("a round of requests to the broker failed and will be repeated")
             await asyncio.sleep(max(FIRST_PAUSE_S, self._offsets_interval_s - self._since(began)))
 
@@ -377,7 +378,7 @@ class BrokerFollower:
             began, own_end = self._clock.monotonic(), self._store.log.wrote.value
             span = await ask_span(client)
             present = replace(self.state.facts or facts, boot_ms=span.boot_ms)
-            self._seen(present, span.end_offset, began)
+            self._note_broker(present, span.end_offset, began)
             reason = self._misfit(facts, span, stream, own_end)
             if reason:
                 stream.end(reason)
@@ -390,8 +391,8 @@ class BrokerFollower:
             await asyncio.sleep(max(self._offsets_interval_s - took, took * REST_PER_WORK))
 
     def _misfit(self, facts: BrokerFacts, span: LogSpan, stream: FollowStream, own_end: int) -> str:
-        """Why the connection cannot go well with what the broker says now; empty if it can. For
-        bytes that it does not have a broker sends heartbeats, forever."""
+        """Why the connection must end by what the broker says now; empty if it may continue. Asked
+        for bytes that it does not have, a broker sends heartbeats forever."""
         session = stream.session
         if span.boot_ms != facts.boot_ms:
             return "the broker was restarted"
@@ -416,20 +417,20 @@ class BrokerFollower:
         now_ms = self._clock.now_ms()
         await self._threads.table(lambda: self.tables.replace(tables, now_ms))
 
-    # --- what is known
+    # --- state and log
 
     def _since(self, began: float) -> float:
         return self._clock.monotonic() - began
 
-    def _seen(self, facts: BrokerFacts, end_offset: int, asked_at: float) -> None:
+    def _note_broker(self, facts: BrokerFacts, end_offset: int, asked_at: float) -> None:
         """Take what the broker says over its connection of the time `asked_at`. A takeover asks
         while the rounds do: of two answers, the one that was asked for first may be heard last."""
         now = self._clock.monotonic()
         self._note_growth(now)
-        if facts.boot_ms != self._met[0]:
+        if facts.boot_ms != self._first_seen[0]:
             if asked_at < self._asked_at:
                 return  # by a process that has ended since: the other one answers already
-            self._met = facts.boot_ms, end_offset, now
+            self._first_seen = facts.boot_ms, end_offset, now
         elif facts.boot_ms:
             end_offset = max(end_offset, self.state.broker_end or 0)
         self._asked_at = max(self._asked_at, asked_at)
@@ -437,7 +438,7 @@ class BrokerFollower:
             self.state, facts=facts, broker_end=end_offset, seen_at=now, gone_since=None
         )
 
-    def _gone(self) -> None:
+    def _note_absence(self) -> None:
         if self.state.gone_since is None:
             self.state = replace(self.state, gone_since=self._clock.monotonic())
 
@@ -447,15 +448,15 @@ class BrokerFollower:
             self._end, self._moved_at = end, now
 
     def _joined(self, facts: BrokerFacts, ask: Ask) -> None:
-        self._window, self._said = 0, ""
+        self._window, self._logged = 0, ""
         self.state = replace(self.state, following=True, fault="", compared_boot_ms=facts.boot_ms)
         logger.info(
             "following %s (RocketMQ %s, HA %s) from %d, compared from %d on",
             facts.title, facts.version, facts.ha_address, self._store.log.wrote.value, ask.start,
         )  # fmt: skip
 
-    def _lost(self, level: int, reason: str) -> None:
+    def _note_loss(self, level: int, reason: str) -> None:
         self.state = replace(self.state, following=False, fault=reason)
-        if reason != self._said:
-            self._said = reason
+        if reason != self._logged:
+            self._logged = reason
             logger.log(level, "%s", reason)

@@ -60,7 +60,7 @@ class FollowingFile:
             document = decode_checked(data)
             over = document.get("taken_over")
             version = int(document["version"])
-            found = Following(
+            following = Following(
                 str(document["cluster"]),
                 str(document["broker"]),
                 None if over is None else TakenOver(int(over["end_offset"]), int(over["at_ms"])),
@@ -76,7 +76,7 @@ class FollowingFile:
                 f"{self.path} is of version {version}, this program reads up to {VERSION}: start "
                 "the newer one that wrote it"
             )
-        return found
+        return following
 
     def save(self, following: Following) -> None:
         """Durable on return. Raises DiskFullError or StoreReadOnlyError, and changes nothing."""

@@ -5,7 +5,7 @@
 
 The broker sends from `Ask.start` on. What lies below our end is compared, what comes behind it is
 stored. Nothing is acknowledged before the comparison is over but where it starts, which keeps the
-broker from closing: it hears from a slave every 5 s, or ends after 20 s of silence.
+broker from closing: it ends a connection on which it has heard nothing for 20 s.
 
 A broker reads 0 as "from the begin of your last file". So a log that begins at 0 is asked for from
 1 on, and its first byte is told from the bytes behind it (first_byte.py). Only the first number
@@ -103,7 +103,7 @@ class FollowSession:
         return [Send(self.asked), *self._compared()]
 
     def receive(self, run: Run, now: float) -> list[Action]:
-        """Take log bytes in, or a heartbeat; what to do, in that order."""
+        """Log bytes, or a heartbeat, have come: what to do, in that order."""
         if self.state is FollowState.CLOSED:
             return []
         self._heard_at, self._heard = now, True

@@ -71,7 +71,7 @@ class FollowStore:
         return self.store.log.read(offset, max_bytes)
 
     def change(self, step: BeginAt | CutAt | SetAside) -> None:
-        """Do what the comparison has found to be necessary. No other thread writes meanwhile, and
+        """Change the log as the comparison requires. No other thread writes meanwhile, and
         the store leads no slaves. Durable on return; raises what the store raises."""
         store, own = self.store, self.own_log()
         if isinstance(step, BeginAt):
@@ -81,10 +81,10 @@ class FollowStore:
                 store.reset(step.offset)
             return
         if isinstance(step, CutAt):
-            kept = store.copy_aside(step.offset, own.end)
+            copy = store.copy_aside(step.offset, own.end)
             logger.warning(
                 "cutting %d bytes of the log, %d..%d; they are kept in %s: %s",
-                own.end - step.offset, step.offset, own.end, kept, step.reason,
+                own.end - step.offset, step.offset, own.end, copy, step.reason,
             )  # fmt: skip
             store.truncate(step.offset)
             return

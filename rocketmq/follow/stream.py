@@ -64,8 +64,8 @@ class FollowStream(Intake[FollowSession, FollowStore, str]):
         await asyncio.get_running_loop().sock_sendall(self._link, frame)
 
     def _broken(self, error: Exception) -> str:
-        said = error.strerror if isinstance(error, OSError) else None
-        return f"the connection to the broker broke: {said or error}"
+        text = error.strerror if isinstance(error, OSError) else None
+        return f"the connection to the broker broke: {text or error}"
 
     def _last_work(self, rest: list[Work]) -> Callable[[], object] | None:
         # flushed too: the broker may have ended for ever, and this may be the only copy

@@ -3,9 +3,9 @@
     log    | record | record | record | large record ................ | record |
     frames | 1               | 2      | 3        | 4        | 5       | 6
 
-A slave stores a frame whole or not at all, so between two connections it stands where a frame has
-ended. As frames end with records, a slave that comes back on no boundary has another log, unless
-it is inside of a record that is larger than a frame.
+A slave stores a frame whole or not at all, so between two connections its log ends where a frame
+has ended. As frames end with records, a slave whose log ends at no boundary has another log, unless
+it ends in a record that is larger than a frame.
 """
 
 from collections.abc import Iterable
@@ -31,8 +31,8 @@ _MAGICS: Final = frozenset((MAGIC_V1, MAGIC_V2, MAGIC_BLANK))
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A position between two records, or inside of one that began at `record` and has `rest`
-    bytes more; `record` is the position itself between two."""
+    """A position in the log. Between two records, `record` is the position itself. Inside of a
+    record, `record` is where that begins, and `rest` how many of its bytes follow."""
 
     record: int
     rest: int = 0
@@ -58,49 +58,48 @@ def cut(data: Buffer, offset: int, place: Place, limit: int = FRAME_BYTES) -> Cu
     """The frames of `data`, which lies at `offset` of the log, where `place` is. A record that is
     not whole in `data` is left out, unless it is larger than a frame. Raises HaError where no
     record begins."""
-    made = Cut(place)
+    frames = Cut(place)
     size = len(data)
     begin = boundary = 0  # of the frame; behind the last record that is in it
     record, at = place.record - offset, place.rest  # where the record begins that ends at `at`
     while at <= size:
         if at - begin > limit and boundary > begin:
-            made.ends.append(offset + boundary)
+            frames.ends.append(offset + boundary)
             begin = boundary
         if at - begin > limit:
-            made.slice(range(offset + begin + limit, offset + at, limit), offset + record)
-            made.ends.append(offset + at)
+            frames.slice(range(offset + begin + limit, offset + at, limit), offset + record)
+            frames.ends.append(offset + at)
             begin = at
         record = boundary = at
         if size - at < BLANK_SIZE:
             break
         at += _record_size(data, at, offset)
     if boundary > begin:
-        made.ends.append(offset + boundary)
-    if made.ends:
-        made.place = Place(made.ends[-1])
+        frames.ends.append(offset + boundary)
+    if frames.ends:
+        frames.place = Place(frames.ends[-1])
     elif at > size and at - record > limit:
         # not one record ends here: as much of it as there is
-        made.slice([*range(offset + limit, offset + size, limit), offset + size], offset + record)
-        made.place = Place(offset + record, at - size)
-    return made
+        frames.slice([*range(offset + limit, offset + size, limit), offset + size], offset + record)
+        frames.place = Place(offset + record, at - size)
+    return frames
 
 
 def begins_at(log: LogPort, offset: int) -> bool:
     """Whether a record begins at `offset`, or the log ends there. Raises what reading raises."""
     if offset >= log.committed.value:
         return True
-    left = log.file_size - offset % log.file_size
-    return _begins(log.read(offset, BLANK_SIZE), left)
+    return _begins(log.read(offset, BLANK_SIZE), log.file_size - offset % log.file_size)
 
 
 def large_record_at(log: LogPort, offset: int) -> Place | None:
-    """The record larger than a frame that `offset`, where none begins, is inside of; None if there
-    is no such. May read a whole log file; raises what reading raises."""
-    left = log.file_size - offset % log.file_size
-    at = base = max(offset + left - log.file_size, log.min_offset)
+    """If `offset`, where no record begins, lies in a record that is larger than a frame: that
+    record, else None. May read a whole log file; raises what reading raises."""
+    file_end = offset - offset % log.file_size + log.file_size
+    at = base = max(file_end - log.file_size, log.min_offset)
     data = log.read(base, log.file_size)
     while at < offset:
-        if not _begins(data[at - base : at - base + BLANK_SIZE], offset + left - at):
+        if not _begins(data[at - base : at - base + BLANK_SIZE], file_end - at):
             return None
         end = at + _record_size(data, at - base, base)
         if end > offset:

@@ -31,9 +31,9 @@ class HaServer:
 
     def __init__(self, master: Followed, peers: Peers) -> None:
         self.streams: set[SlaveStream] = set()
-        self.given: dict[str, int] = {}
+        self.sent_to: dict[str, int] = {}
         self.refused = RefusedBrokers(master.store.config.directory, master.files)
-        self._looking = asyncio.Lock()
+        self._searching = asyncio.Lock()
         self._master = master
         self._peers = peers
         self._door = Door(peers, MAX_SLAVES, MAX_OF_ONE_ADDRESS)
@@ -89,7 +89,7 @@ class HaServer:
         peer, port = writer.get_extra_info("peername")[:2]
         address = str(plain_address(peer))
         fault = self._door.fault(address)
-        if fault and self._door.worth_saying(address, self._master.clock.monotonic()):
+        if fault and self._door.worth_logging(address, self._master.clock.monotonic()):
             logger.warning("a RocketMQ slave at %s was turned away: %s", address, fault)
         if fault or self._server is None or not self._server.is_serving():
             writer.transport.abort()
@@ -118,26 +118,26 @@ class HaServer:
             node_id=node_id,
             address=address,
             counts=counts,
-            given=self.given,
+            sent_to=self.sent_to,
             refused=self.refused,
-            looking=self._looking,
+            searching=self._searching,
         )
         self.streams.add(stream)
         try:
             await stream.serve()
         finally:
             self.streams.discard(stream)
-            self._say_ended(stream, address)
+            self._log_end(stream, address)
 
-    def _say_ended(self, stream: SlaveStream, address: str) -> None:
-        """One that does not fit comes again every few seconds, so that is said once a minute."""
+    def _log_end(self, stream: SlaveStream, address: str) -> None:
+        """A slave that is refused connects again every few seconds: logged once a minute."""
         session = stream.session
         if not session.fault:
             logger.info(
                 "RocketMQ slave %s: sent=%d acknowledged=%d: %s",
                 stream.node_id, session.sent, session.acked, session.closed_reason,
             )  # fmt: skip
-        elif self._door.worth_saying(address, self._master.clock.monotonic()):
+        elif self._door.worth_logging(address, self._master.clock.monotonic()):
             logger.warning("RocketMQ slave refused: %s", session.closed_reason)
 
     async def _tick_for_ever(self) -> None:

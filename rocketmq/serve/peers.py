@@ -1,8 +1,8 @@
 """Who may connect as a slave, and whose acknowledgements count: RocketMQ's wires name no one, so
 the address is all there is to go by.
 
-Who connects too often is closed at once, so that others find room; what is said about it in the
-log is bounded too.
+An address that connects too often is closed at once, so that others find room; how much of that is
+logged is bounded too.
 """
 
 import ipaddress
@@ -34,7 +34,7 @@ class Peers:
 
     @staticmethod
     def of(slaves: tuple[str, ...], in_sync: tuple[str, ...]) -> "Peers":
-        """Raises ValueError for what is no address or network."""
+        """Raises ValueError if a text is no address or network."""
         return Peers(
             tuple(ipaddress.ip_network(each, strict=False) for each in slaves),
             frozenset(plain_address(each) for each in in_sync),
@@ -43,12 +43,12 @@ class Peers:
     def admits(self, address: str) -> bool:
         """Whether a slave may come from there."""
         try:
-            found = plain_address(address)
+            plain = plain_address(address)
         except ValueError:
             return False
         if not self.slaves:
-            return found.is_loopback
-        return any(found in network for network in self.slaves)
+            return plain.is_loopback
+        return any(plain in network for network in self.slaves)
 
     def counts(self, address: str) -> bool:
         """Whether that slave's acknowledgements count."""
@@ -83,10 +83,10 @@ class Door:
         if self._open[address] <= 0:
             del self._open[address]
 
-    def worth_saying(self, address: str, now: float) -> bool:
+    def worth_logging(self, address: str, now: float) -> bool:
         """Whether to log that `address` was turned away: once a minute each."""
-        said = self._complaints.get(address)
-        if said is not None and now - said < COMPLAINT_S:
+        logged_at = self._complaints.get(address)
+        if logged_at is not None and now - logged_at < COMPLAINT_S:
             return False
         if len(self._complaints) >= MAX_COMPLAINTS:
             recent = {key: at for key, at in self._complaints.items() if now - at < COMPLAINT_S}

@@ -1,8 +1,8 @@
-"""The file `tandemlog/refused-brokers.json`: whose log was found to be another one.
+"""The file `tandemlog/refused-brokers.json`: slave brokers whose log was found to be another one.
 
-A slave broker has no epochs, so what tells that its log is another one may be gone after the next
-start of this node: its end lies inside of a longer log then. So it stays refused, by its address,
-until it comes empty.
+A slave broker has no epochs. After the next start of this node, nothing may show any more that its
+log is another one: this node's log may have grown beyond its end. So it stays refused, by its
+address, until it comes with an empty log.
 """
 
 import logging
@@ -21,7 +21,7 @@ MAX_REFUSED = 256
 
 
 class RefusedBrokers:
-    """One thread calls what writes; any may ask. A damaged file is as good as none."""
+    """One thread calls what writes; any thread may call `end_of`. A damaged file is ignored."""
 
     def __init__(self, directory: Path, files: FileSystem) -> None:
         self.path = StorePaths(directory).own / FILE_NAME
@@ -33,13 +33,13 @@ class RefusedBrokers:
         if data is None:
             return
         try:
-            found = decode_checked(data)["ends"]
-            self._ends = {str(address): int(end) for address, end in found.items()}
+            ends = decode_checked(data)["ends"]
+            self._ends = {str(address): int(end) for address, end in ends.items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             logger.warning("%s cannot be read: %s", self.path, error)
 
     def end_of(self, address: str) -> int | None:
-        """Where the log ended with which the broker at this address was refused; None if it was
+        """Where the log of the broker at this address ended when it was refused; None if it was
         not."""
         return self._ends.get(address)
 

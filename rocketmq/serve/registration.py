@@ -7,10 +7,10 @@
 No topic is registered, so RocketMQ's clients get no route to this node. A name server forgets a
 broker when the connection on which it has registered ends, so that stays open.
 
-A name server replaces a broker's address by that of the next one that registers as broker 0 of the
-same name: this node would take a live broker from its clients. So it asks first, and registers
-only if no broker answers at the address that is there. The version that goes along is this
-master's epoch: a name server ignores an older master of the same name while it knows the newer.
+A name server replaces a broker's address when another broker registers as broker 0 of the same
+name: clients of a live broker would then be sent to this node. So the node asks first, and
+registers only if no broker answers at the registered address. The version in a registration is this
+master's epoch: a name server ignores an older master of the same name while it knows the newer one.
 """
 
 import asyncio
@@ -60,18 +60,18 @@ def registration_body(epoch: int) -> bytes:
 
 
 def master_address(body: bytes, broker_name: str) -> str:
-    """The address of broker 0 of this name in a ClusterInfo; empty if there is none. Raises
-    FormatError for what is none."""
-    found: object = store_json.loads(body)
+    """The address of broker 0 of this name in the ClusterInfo `body`; empty if it lists none.
+    Raises FormatError if `body` is no JSON."""
+    node: object = store_json.loads(body)
     for key in ("brokerAddrTable", broker_name, "brokerAddrs"):
-        found = found.get(key) if isinstance(found, Mapping) else None
-    addresses = found if isinstance(found, Mapping) else {}
+        node = node.get(key) if isinstance(node, Mapping) else None
+    addresses = node if isinstance(node, Mapping) else {}
     return str({str(key): value for key, value in addresses.items()}.get(MASTER) or "")
 
 
 class Registration:
-    """See the module. `start`, then `stop`; lives in one event loop. A name server that does not
-    answer harms nothing but what depends on it."""
+    """See the module. `start`, then `stop`; lives in one event loop. Each name server has a task of
+    its own, so one that does not answer holds up no other."""
 
     def __init__(
         self,
@@ -99,10 +99,10 @@ class Registration:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         clients, self._registered = [*self._registered.values()], {}
-        await asyncio.gather(*map(self._leave, clients))
+        await asyncio.gather(*map(self._unregister, clients))
 
     async def _keep(self, server: tuple[str, int]) -> None:
-        said = ""
+        logged = ""
         while True:
             again = server in self._registered
             try:
@@ -114,16 +114,16 @@ class Registration:
                 if again:
                     continue  # the connection may just have ended
             except Exception as error:
-                # a name server may say anything; the others, and the next try, go their way
+                # a name server may send anything; this must not stop the others, or the next try
                 logger.exception("registering at a RocketMQ name server failed")
                 now = repr(error)
                 await self._forget(server)
-            if now != said:
-                self._say(server, now)
-                said = now
+            if now != logged:
+                self._log(server, now)
+                logged = now
             await asyncio.sleep(self._register_s if server in self._registered else self._retry_s)
 
-    def _say(self, server: tuple[str, int], now: str) -> None:
+    def _log(self, server: tuple[str, int], now: str) -> None:
         name = f"{server[0]}:{server[1]}"
         if server in self._registered:
             logger.info(
@@ -137,19 +137,19 @@ class Registration:
         client = self._registered.get(server)
         if client is not None:
             await self._check_free(client)
-            await self._tell(client)
+            await self._send_registration(client)
             return
         client = RemotingClient(*server)
         await client.__aenter__()
         try:
             await self._check_free(client)
-            await self._tell(client)
+            await self._send_registration(client)
         except BaseException:
             await client.__aexit__()
             raise
         self._registered[server] = client
 
-    async def _tell(self, client: RemotingClient) -> None:
+    async def _send_registration(self, client: RemotingClient) -> None:
         body = registration_body(self._epoch)
         fields = {
             **self._fields(),
@@ -172,22 +172,22 @@ class Registration:
     async def _check_free(self, client: RemotingClient) -> None:
         """Raises WrongBrokerError if a broker has the name, BrokerError if that cannot be told."""
         options = self._options
-        known = await client.call(requests.GET_BROKER_CLUSTER_INFO)
+        info = await client.call(requests.GET_BROKER_CLUSTER_INFO)
         try:
-            held = await asyncio.to_thread(master_address, known.body, options.broker_name)
+            address = await asyncio.to_thread(master_address, info.body, options.broker_name)
         except FormatError as error:
             raise BrokerError(f"{client.address} sent no list of brokers: {error}") from error
-        if not held or held == options.address or not await self._is_broker(held):
+        if address in ("", options.address) or not await self._is_broker(address):
             return
         raise WrongBrokerError(
-            f"rocketmq.broker_name {options.broker_name!r} is the name of the broker at {held}, "
+            f"rocketmq.broker_name {options.broker_name!r} is the name of the broker at {address}, "
             "and its clients would be sent here instead: stop that broker, or give this node "
             "another name"
         )
 
     async def _is_broker(self, address: str) -> bool:
-        """Whether a RocketMQ broker lives there; a tandemlog node, or nothing, is none. Raises
-        BrokerError if that cannot be told: a name server forgets a dead one soon."""
+        """Whether a RocketMQ broker answers there, and not a tandemlog node. Raises BrokerError if
+        that cannot be told: a name server soon forgets a dead broker."""
         host, _, port = address.rpartition(":")
         try:
             async with RemotingClient(host.strip("[]"), int(port), timeout_s=PROBE_S) as client:
@@ -200,7 +200,7 @@ class Registration:
             raise BrokerError(f"the name server has the address {address!r}") from None
         return True
 
-    async def _leave(self, client: RemotingClient) -> None:
+    async def _unregister(self, client: RemotingClient) -> None:
         try:
             async with asyncio.timeout(UNREGISTER_S):
                 await client.call(requests.UNREGISTER_BROKER, self._fields())

@@ -35,7 +35,7 @@ IDLE_S: Final = 120.0
 CLOSE_S: Final = 1.0
 WRITE_S: Final = 30.0
 PATIENCE_S: Final = 3.0
-"""So long a slave waits for a table."""
+"""How long a slave waits for a table."""
 READ_BYTES: Final = 64 << 10
 MAX_BODY_BYTES: Final = 16 << 20
 """RocketMQ's reader closes the connection at a larger frame, by default."""
@@ -110,7 +110,7 @@ class RemotingServer:
         address = str(plain_address(writer.get_extra_info("peername")[0]))
         fault = self._door.fault(address)
         if fault or not any(each.is_serving() for each in self._servers):
-            if fault and self._door.worth_saying(address, asyncio.get_running_loop().time()):
+            if fault and self._door.worth_logging(address, asyncio.get_running_loop().time()):
                 logger.warning("remoting from %s was turned away: %s", address, fault)
             writer.transport.abort()
             return
@@ -123,7 +123,7 @@ class RemotingServer:
         except (OSError, TimeoutError) as error:
             logger.debug("remoting from %s ended: %r", address, error)
         except ProtocolError as error:
-            if self._door.worth_saying(address, asyncio.get_running_loop().time()):
+            if self._door.worth_logging(address, asyncio.get_running_loop().time()):
                 logger.warning("remoting from %s: %s", address, error)
         finally:
             del self._open[task]

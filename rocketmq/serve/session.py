@@ -6,9 +6,10 @@
     acked  <=  sent  <=  limit (what may be sent: all that is confirmed, or all that is committed)
     └ window_bytes ┘
 
-The first number that comes is where the slave stands, 0 if it has nothing; all further ones are
-what it holds. The wire has no way to say no: a refusal is the end of the connection, and a line in
-our log. A heartbeat carries the next byte's offset, which a slave compares with its own end.
+The first number that comes is where the slave's log ends, 0 if it has none; each further number is
+what it holds by then. The wire has no way to refuse: a refusal ends the connection, and writes a
+line to our log. A heartbeat carries the next byte's offset, which a slave compares with its own
+end.
 """
 
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ WINDOW_BYTES: Final = 64 << 20
 @dataclass(frozen=True, slots=True)
 class SendLog:
     """Read up to `length` log bytes at `offset`, cut them into frames, send these, then call
-    `sent`."""
+    `sent_frames`."""
 
     offset: int
     length: int
@@ -172,19 +173,19 @@ class SlaveSession:
             return SendHeartbeat(self.sent)
         return None
 
-    def sent_frames(self, made: Cut, now: float) -> None:
-        """These frames are on their way; none: what may be sent holds no whole record."""
-        if not made.ends:
+    def sent_frames(self, frames: Cut, now: float) -> None:
+        """`frames` are being sent. If there are none, what may be sent holds no whole record."""
+        if not frames.ends:
             self._nothing_whole_below = self._asked_end
             return
-        self.place = made.place
-        self._midway.update(made.midway)
-        self.sent, self.sent_at = made.ends[-1], now
+        self.place = frames.place
+        self._midway.update(frames.midway)
+        self.sent, self.sent_at = frames.ends[-1], now
 
     def tick(self, now: float) -> None:
         """Close a session whose slave is silent."""
         if self._greeted and not self.streaming:
-            return  # its place in the log is looked for; what it says meanwhile waits
+            return  # its place in the log is being searched; what it sends meanwhile waits
         if now - self.heard_at > SILENCE_S:
             what = "the slave sent nothing" if self.streaming else "nothing was asked for"
             self.close(f"{self.address}: {what} for {SILENCE_S:g} s")

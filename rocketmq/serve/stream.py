@@ -79,16 +79,16 @@ class SlaveStream:
         node_id: str,
         address: str,
         counts: bool,
-        given: dict[str, int],
+        sent_to: dict[str, int],
         refused: RefusedBrokers,
-        looking: asyncio.Lock,
+        searching: asyncio.Lock,
     ) -> None:
         self.node_id = node_id
         self.counts = counts
         # address -> up to where it was sent the log in this term
-        self._given = given
+        self._sent_to = sent_to
         self._refused = refused
-        self._looking = looking
+        self._searching = searching
         self.wake = asyncio.Event()
         self._master = master
         self._log = master.store.log
@@ -111,7 +111,7 @@ class SlaveStream:
             self.close(f"{self.session.address}: {error.strerror or error}")
         finally:
             if self._refusing:
-                # which ends it; before that is kept, the slave must not come again
+                # it ends with the refusal, which must be durable before the slave comes again
                 await asyncio.wait([receiving])
             self.close("this node is no longer the master")
             receiving.cancel()
@@ -150,7 +150,7 @@ class SlaveStream:
             version=PROGRAM,
         )
 
-    # --- what comes
+    # --- receiving
 
     async def _receive(self) -> None:
         session, address = self.session, self.session.address
@@ -174,19 +174,19 @@ class SlaveStream:
     async def _greet(self, offset: int) -> None:
         session, clock, log = self.session, self._master.clock, self._log
         begin, end = log.min_offset, log.committed.value
-        most = max(self._master.group.epoch_start, self._given.get(session.address, 0))
+        most = max(self._master.group.epoch_start, self._sent_to.get(session.address, 0))
         if not offset:
             await self._master.short_read(partial(self._refused.forget, session.address))
         refused = self._refused.end_of(session.address)
         start = session.greet(offset, begin, end, clock.monotonic(), most=most, refused=refused)
         if start is None:
             if refused is not None or offset > min(most, end):
-                await self._refuse(offset, sure=offset > max(most, *self._given.values(), 0))
+                await self._refuse(offset, sure=offset > max(most, *self._sent_to.values(), 0))
             return
         place: Place | None = Place(start)
         begins = await self._master.short_read(partial(begins_at, log, start))
         if not begins and not session.closed:
-            async with self._looking:  # reads much of a log file: one after the other
+            async with self._searching:  # reads much of a log file: one after the other
                 if not session.closed:
                     place = await self._master.long_read(partial(large_record_at, log, start))
         session.start(place, start, clock.monotonic())
@@ -202,8 +202,8 @@ class SlaveStream:
         )  # fmt: skip
 
     async def _refuse(self, offset: int, *, sure: bool) -> None:
-        """Its log is another one, and if it counts, puts wait for an operator. `sure`: it did not
-        just change its address after it was sent the log in this term; then that is kept."""
+        """Its log is another one. If it counts, puts wait for an operator. `sure`: it was not sent
+        this log in the present term under another address; then the refusal is kept in the file."""
         session = self.session
         self._refusing = True
         if self.counts:
@@ -231,17 +231,17 @@ class SlaveStream:
             return
         group = self._master.group
         member.sent = session.sent
-        held = min(session.held, offset)
-        group.receive(member, Ack(group.view.epoch, INCARNATION, held, received=held), now)
+        whole = min(session.held, offset)
+        group.receive(member, Ack(group.view.epoch, INCARNATION, whole, received=whole), now)
         if not member.streaming:
             self.session.close(f"{session.address}: {member.closed_reason}")
         self._master.confirm_changed()
 
-    # --- what goes
+    # --- sending
 
     def _limit(self) -> int:
-        """Up to where this slave may have the log: without epochs it could not take back what a
-        failover discards, so one that does not count gets only what is confirmed."""
+        """Up to where this slave may have the log: without epochs it could not cut what a failover
+        discards, so a slave that does not count gets only what is confirmed."""
         committed = self._log.committed.value
         return committed if self.counts else min(committed, self._master.store.confirmed.value)
 
@@ -265,12 +265,12 @@ class SlaveStream:
         """A slave that is far behind reads what only the disk has: not in the loop, where all
         others would wait with it."""
         if self._log.in_memory(action.offset, action.length):
-            made, batch = self._batch(action)
+            frames, batch = self._batch(action)
         else:
-            made, batch = await self._master.short_read(partial(self._batch, action))
-        self.session.sent_frames(made, self._master.clock.monotonic())
+            frames, batch = await self._master.short_read(partial(self._batch, action))
+        self.session.sent_frames(frames, self._master.clock.monotonic())
         session = self.session
-        self._given[session.address] = max(self._given.get(session.address, 0), session.sent)
+        self._sent_to[session.address] = max(self._sent_to.get(session.address, 0), session.sent)
         if self._member is not None:
             # before a byte leaves: its acknowledgement may come back at once
             self._member.sent = self.session.sent
@@ -283,14 +283,14 @@ class SlaveStream:
                 f"only {len(data)} of {action.length} bytes of the log could be read at "
                 f"{action.offset}"
             )
-        made = cut(data, action.offset, self.session.place)
+        frames = cut(data, action.offset, self.session.place)
         parts: list[bytes | memoryview] = []
         begin = action.offset
-        for end in made.ends:
+        for end in frames.ends:
             parts.append(encode_header(begin, end - begin))
             parts.append(data[begin - action.offset : end - action.offset])
             begin = end
-        return made, b"".join(parts)
+        return frames, b"".join(parts)
 
     async def _write(self, data: bytes) -> None:
         if self.session.closed or not data:

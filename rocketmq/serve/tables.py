@@ -38,8 +38,7 @@ def topics(store: StorePort) -> bytes:
 
 def groups(store: StorePort) -> bytes:
     """SubscriptionGroupWrapper."""
-    held = store.groups.to_json()
-    return _encoded(_members(held, "subscriptionGroupTable", "forbiddenTable"))
+    return _encoded(_members(store.groups.to_json(), "subscriptionGroupTable", "forbiddenTable"))
 
 
 def consumer_offsets(store: StorePort) -> bytes:
@@ -71,15 +70,13 @@ def timer_metrics() -> bytes:
 def _members(data: bytes, *tables: str) -> Json:
     """The version and these tables of the document in `data`, each empty where it has none."""
     document = store_json.loads(data)
-    held = document if isinstance(document, dict) else {}
-    found: Json = {"dataVersion": held.get("dataVersion") or dict(NO_VERSION)}
-    for table in tables:
-        found[table] = held.get(table) or {}
-    return found
+    members = document if isinstance(document, dict) else {}
+    version = members.get("dataVersion") or dict(NO_VERSION)
+    return {"dataVersion": version, **{table: members.get(table) or {} for table in tables}}
 
 
 def _file(store: StorePort, name: str) -> bytes:
-    """A file that this store keeps for RocketMQ and does not use itself; {} if there is none, or it
+    """A file that this store keeps for RocketMQ and does not use itself; {} if it is missing or
     cannot be read as a table."""
     path = store.config.directory / _CONFIG / name
     try:

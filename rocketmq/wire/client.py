@@ -78,7 +78,7 @@ class RemotingClient:
             if not data:
                 raise BrokerError(f"{self.address} closed the connection")
             for command in self._commands.feed(data):
-                # what else comes is a broker's own request, or late for one that was given up
+                # anything else is a broker's own request, or the late answer to an earlier one
                 if command.is_response and command.opaque == request.opaque:
                     return command
 

@@ -20,7 +20,7 @@ HEADER = Struct(">qi")
 FRAME_BYTES = 32 << 10
 """The log bytes of a frame that a broker sends by default (haTransferBatchSize)."""
 MAX_FRAME_BYTES = 16 << 20
-"""More than any broker is configured to send: a larger size means that the peer is no HA port."""
+"""More than any broker is configured to send: a larger size shows that the peer is no HA port."""
 BUFFER_BYTES = 1 << 20
 
 
@@ -41,16 +41,16 @@ class FrameReader:
     def __init__(self, expected: int) -> None:
         self.expected = expected
         self._buffer = bytearray(BUFFER_BYTES)
-        self._held = 0
+        self._filled = 0
 
     def room(self) -> memoryview:
         """Where the next bytes go; never empty."""
-        return memoryview(self._buffer)[self._held :]
+        return memoryview(self._buffer)[self._filled :]
 
     def received(self, count: int) -> Run | None:
-        """`count` bytes came into `room()`. Returns the log bytes of all frames that are whole,
-        None if none is. Raises ProtocolError for what no RocketMQ master sends."""
-        end = self._held + count
+        """`count` bytes came into `room()`. Returns the log bytes of all whole frames, None if
+        there are none. Raises ProtocolError for bytes that no RocketMQ master sends."""
+        end = self._filled + count
         view = memoryview(self._buffer)
         start, at = self.expected, 0
         parts: list[memoryview] = []
@@ -95,14 +95,14 @@ class FrameReader:
 
     def _keep(self, view: memoryview, at: int, end: int, missing: int) -> None:
         """The beginning of a frame moves to the front, and gets room for the rest of it."""
-        self._held = end - at
-        needed = self._held + missing
+        self._filled = end - at
+        needed = self._filled + missing
         if needed >= len(self._buffer):
             larger = bytearray(needed + BUFFER_BYTES)
-            larger[: self._held] = view[at:end]
+            larger[: self._filled] = view[at:end]
             self._buffer = larger
         elif at:
-            view[: self._held] = view[at:end]
+            view[: self._filled] = view[at:end]
 
 
 class OffsetReader:

@@ -88,24 +88,24 @@ class CommandReader:
     before its bytes are waited for."""
 
     def __init__(self, max_bytes: int = MAX_COMMAND_BYTES) -> None:
-        self._held = bytearray()
+        self._buffer = bytearray()
         self.max_bytes = max_bytes
 
     def feed(self, data: bytes) -> list[Command]:
-        """The commands that are whole. Raises ProtocolError for what is no remoting."""
-        self._held += data
+        """The commands that are whole. Raises ProtocolError for bytes that are no commands."""
+        self._buffer += data
         commands = []
-        while len(self._held) >= 2 * _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(self._held)
+        while len(self._buffer) >= 2 * _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._buffer)
             if not _LENGTH.size <= length <= self.max_bytes:
                 raise ProtocolError(
                     f"a command of {length} bytes came, the most here is {self.max_bytes}: is it "
                     "the port of a RocketMQ broker or name server?"
                 )
-            if len(self._held) < _LENGTH.size + length:
+            if len(self._buffer) < _LENGTH.size + length:
                 break
-            commands.append(_decode(bytes(self._held[_LENGTH.size : _LENGTH.size + length])))
-            del self._held[: _LENGTH.size + length]
+            commands.append(_decode(bytes(self._buffer[_LENGTH.size : _LENGTH.size + length])))
+            del self._buffer[: _LENGTH.size + length]
         return commands
 
 

@@ -203,7 +203,7 @@ def joined_unknowingly(seed: int) -> ElectionWorld:
     assert record is not None
     assert any(each.node_id == node.name for each in record.members)
     assert isinstance(process.keeper, ElectedKeeper)
-    held, revision = process.keeper.held, process.keeper._revision
+    held, revision = process.keeper.latest, process.keeper._revision
     txn = change_set(KEYS, held, revision, record)
     world.coordination.world.machine.txn(txn_request(txn), world.now)
     world.coordination.cut[leader.name] = world.now + 5.0

@@ -73,7 +73,7 @@ async def test_an_unchanged_read_leaves_the_outcome_unknown(term: Term) -> None:
     term.client.faults += [Fault.UNREACHABLE, None, Fault.LOST_REQUEST]
     assert not await term.keeper.record(SMALLER)
     assert not await term.keeper.record(SMALLER)
-    assert term.keeper.held.version == 1
+    assert term.keeper.latest.version == 1
     term.world.deliver()
     assert term.keys.record().version == 2
     assert await term.keeper.record(SMALLER)

@@ -100,7 +100,7 @@ def stream_of(
         clock,
         joined=lambda _: None,
         failed=lambda _: None,
-        told=lambda _: None,
+        members_came=lambda _: None,
     )
 
 

@@ -85,7 +85,7 @@ async def run(store: SlowStore, threads: StoreThreads, clock: FakeClock) -> None
     session = SlaveSession(hello, me, CONFIG, clock.monotonic())
     stream = SlaveStream(
         session, stored, threads, CONFIG, clock,
-        joined=lambda _: None, failed=lambda _: None, told=lambda _: None,
+        joined=lambda _: None, failed=lambda _: None, members_came=lambda _: None,
     )  # fmt: skip
     running = asyncio.create_task(stream.run(call))  # type: ignore[arg-type]
     assert await asyncio.to_thread(store.entered.wait, 30)

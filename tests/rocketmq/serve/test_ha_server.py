@@ -69,7 +69,7 @@ async def test_a_record_larger_than_a_frame_continues_after_a_reconnect(
     followed.replica.put(1, size=2_000)
     followed.replica.put(1)
     whole = followed.replica.log()
-    followed.server.given["127.0.0.1"] = 1_000
+    followed.server.sent_to["127.0.0.1"] = 1_000
     broker = await followed.broker(whole[:1_000])
     await followed.caught_up(broker)
     assert max(broker.frames) <= 500

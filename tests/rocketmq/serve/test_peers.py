@@ -43,9 +43,9 @@ def test_each_address_and_all_together_have_a_bound() -> None:
 
 def test_an_address_is_complained_about_once_a_minute_and_many_are_not() -> None:
     door = Door(Peers(), most=1, most_of_one=1)
-    assert door.worth_saying("10.0.0.1", 0.0)
-    assert not door.worth_saying("10.0.0.1", COMPLAINT_S - 1)
-    assert door.worth_saying("10.0.0.1", COMPLAINT_S)
-    said = [door.worth_saying(f"10.1.{n // 256}.{n % 256}", COMPLAINT_S) for n in range(1_000)]
+    assert door.worth_logging("10.0.0.1", 0.0)
+    assert not door.worth_logging("10.0.0.1", COMPLAINT_S - 1)
+    assert door.worth_logging("10.0.0.1", COMPLAINT_S)
+    said = [door.worth_logging(f"10.1.{n // 256}.{n % 256}", COMPLAINT_S) for n in range(1_000)]
     assert sum(said) == MAX_COMPLAINTS - 1
-    assert door.worth_saying("10.2.0.1", 2 * COMPLAINT_S), "old complaints are forgotten"
+    assert door.worth_logging("10.2.0.1", 2 * COMPLAINT_S), "old complaints are forgotten"

@@ -49,7 +49,7 @@ async def test_a_slave_with_another_log_is_refused_in_one_line(
 ) -> None:
     await followed.lead()
     followed.replica.put(5)
-    followed.server.given["127.0.0.1"] = 100
+    followed.server.sent_to["127.0.0.1"] = 100
     for _ in range(2):
         broker = await followed.broker(asks=False)
         broker.say(offset)
@@ -131,7 +131,7 @@ async def test_one_that_was_refused_stays_so_until_it_comes_empty(followed: Foll
     await followed.replica.stop()
     await followed.lead()
     followed.replica.put(3)
-    followed.server.given["127.0.0.1"] = followed.end
+    followed.server.sent_to["127.0.0.1"] = followed.end
     again = await followed.broker(other)
     await again.closed.wait()
     empty = await followed.broker()
@@ -198,7 +198,7 @@ async def test_one_that_may_only_have_changed_its_address_is_not_refused_for_eve
 ) -> None:
     await followed.lead()
     followed.replica.put(5)
-    followed.server.given["10.0.0.9"] = followed.end
+    followed.server.sent_to["10.0.0.9"] = followed.end
     moved = await followed.broker(followed.replica.log())
     await moved.closed.wait()
     assert followed.server.refused.end_of("127.0.0.1") is None

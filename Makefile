@@ -1,7 +1,7 @@
 # Two commands matter: `make demo` runs the main job, `make test` passes the tests.
 # Both make their own virtual environment in .venv and need Python 3.11+, make and the network.
 
-.PHONY: demo test fast slow check unit golden sim cluster fuzz chaos fault spark interop docker bench bench-peers bench-rocketmq soak proto sync docs format install clean
+.PHONY: demo test fast slow check types-of-product types-of-tests unit golden sim cluster fuzz chaos fault spark interop docker bench bench-peers bench-rocketmq soak proto sync docs format install clean
 .DEFAULT_GOAL := test
 
 VENV := .venv
@@ -43,7 +43,12 @@ slow: $(VENV)/.dev
 check: $(VENV)/.dev
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
+	$(MAKE) --no-print-directory --jobs 2 --output-sync types-of-product types-of-tests
+
+types-of-product: $(VENV)/.dev
 	$(PYTHON) -m mypy
+
+types-of-tests: $(VENV)/.dev
 	$(PYTHON) -m mypy --config-file tests/mypy.ini
 
 unit: $(VENV)/.dev

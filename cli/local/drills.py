@@ -57,14 +57,18 @@ class Account:
 
 
 class Load:
-    """See the module. `with` it while rounds are played."""
+    """See the module. `with` it while rounds are played. `rest_s` is between an acknowledgement and
+    the next put."""
 
-    def __init__(self, endpoints: list[str], security: Security | None = None) -> None:
+    def __init__(
+        self, endpoints: list[str], security: Security | None = None, *, rest_s: float = 0.0
+    ) -> None:
         self.acknowledged: dict[int, SendResult] = {}
         self.times: list[float] = []
         self.failed: list[str] = []
         self._endpoints = endpoints
         self._security = security
+        self._rest_s = rest_s
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._send, name="drill", daemon=True)
 
@@ -89,7 +93,7 @@ class Load:
     def _send(self) -> None:
         number = 0
         with Producer(self._endpoints, security=self._security) as producer:
-            while not self._end.is_set():
+            while not self._end.wait(self._rest_s):
                 try:
                     sent = producer.send(Message(TOPIC, str(number).encode()))
                     self.acknowledged[number] = sent.result(SETTLE_S)

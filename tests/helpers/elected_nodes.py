@@ -14,6 +14,8 @@ from tandemlog_server.cli.local.drills import QUEUES, TOPIC, Load
 
 SETTLE_S = 120.0
 """For what takes seconds on an idle machine."""
+REST_S = 0.01
+"""Between two puts of an account: what is tested is not speed, and all nodes share one machine."""
 
 
 class ElectedNodes:
@@ -135,7 +137,7 @@ class Account(Load):
     """The load of a drill; `with` it while things happen to the nodes."""
 
     def __init__(self, endpoints: list[str]) -> None:
-        super().__init__(endpoints)
+        super().__init__(endpoints, rest_s=REST_S)
         self._admin_endpoints = endpoints
 
     def __enter__(self) -> Self:

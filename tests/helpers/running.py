@@ -107,12 +107,13 @@ def wait_until(
     what: str | Callable[[], str], true: Callable[[], bool], timeout_s: float = 30
 ) -> None:
     """Poll until `true()`; raises AssertionError that names `what`, as it is by then."""
-    deadline = time.monotonic() + timeout_s
+    began = time.monotonic()
     while not true():
-        if time.monotonic() > deadline:
+        waited_s = time.monotonic() - began
+        if waited_s > timeout_s:
             named = what if isinstance(what, str) else what()
             raise AssertionError(f"waited {timeout_s} s for: {named}")
-        time.sleep(0.05)
+        time.sleep(min(max(0.02, waited_s / 20), 0.1))
 
 
 def toml(values: dict[str, Any]) -> str:

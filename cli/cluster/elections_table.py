@@ -1,6 +1,7 @@
 """What operators see of a cluster that elects its master: rows and sentences."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -24,13 +25,9 @@ SINGLE = "the coordinator is a single process: no failover of the coordinator it
 PAUSED = "failover is paused: no node takes over by itself until `tandemlog resume`"
 
 
-def coordinator_line(coordinator: CoordinatorInfo, answered_by: str) -> str:
-    """Which coordinator, as of which revision, and which node told it."""
+def _coordinator_text(coordinator: CoordinatorInfo) -> str:
     product = f" ({coordinator.product})" if coordinator.product else ""
-    return (
-        f"coordinator {', '.join(coordinator.endpoints)}{product}, revision "
-        f"{coordinator.revision}, answered by {answered_by}"
-    )
+    return f"coordinator {', '.join(coordinator.endpoints)}{product}"
 
 
 def coordinator_notes(topology: Topology) -> list[str]:
@@ -38,8 +35,7 @@ def coordinator_notes(topology: Topology) -> list[str]:
     coordinator = topology.coordinator
     if coordinator is None:
         return []
-    product = f" ({coordinator.product})" if coordinator.product else ""
-    notes = [f"coordinator {', '.join(coordinator.endpoints)}{product}"]
+    notes = [_coordinator_text(coordinator)]
     if coordinator.is_embedded:
         notes[0] += f": {SINGLE.removeprefix('the coordinator is ')}"
     return [*notes, PAUSED] if coordinator.paused else notes
@@ -123,7 +119,9 @@ def topology_lines(state: Coordination, rows: Iterable[dict[str, Any]]) -> list[
         )
     if state.unclean_epoch:
         lines.append(f"epoch {state.unclean_epoch} was unclean: {missing_text(state)}")
-    lines.append(coordinator_line(state.coordinator, state.answered_by))
+    revision = state.coordinator.revision
+    text = f"{_coordinator_text(state.coordinator)}, revision {revision}"
+    lines.append(f"{text}, answered by {state.answered_by}")
     if state.coordinator.is_embedded:
         lines.append(SINGLE)
     return lines
@@ -159,54 +157,41 @@ def cluster_row(state: Coordination) -> dict[str, Any]:
         "unclean_epoch": state.unclean_epoch,
         "lost_bytes": state.lost_bytes,
         "members_in_sync": [node_id for node_id, _ in state.in_sync],
-        "request": None
-        if request is None
-        else {
-            "kind": request.kind,
-            "target": request.target,
-            "request_id": request.request_id,
-            "outcome": request.outcome,
-        },
+        "request": None if request is None else asdict(request),
     }
 
 
 def history_rows(history: History, now_ms: int) -> list[dict[str, Any]]:
     """A row an epoch, the newest last. The clocks are those of the leaders."""
-    rows = []
     ends: Sequence[int | None] = [*(term.began_ms for term in history.terms[1:]), None]
-    for term, end in zip(history.terms, ends, strict=True):
-        seconds = max(0, (now_ms if end is None else end) - term.began_ms) / 1000
-        rows.append(
-            {
-                "epoch": term.epoch,
-                "leader": term.leader,
-                "began": date(term.began_ms),
-                "lasted": f"{duration(seconds)}{' so far' if end is None else ''}",
-                "unclean": "UNCLEAN" if term.unclean else "",
-                "lost": lost_text(term.lost_bytes) if term.unclean else "",
-                "reason": term.reason,
-            }
-        )
-    return rows
+    return [
+        {
+            "epoch": term.epoch,
+            "leader": term.leader,
+            "began": date(term.began_ms),
+            "unclean": term.unclean,
+            "reason": term.reason,
+            "began_ms": term.began_ms,
+            "ended_ms": end_ms,
+            "duration_seconds": max(0, (end_ms or now_ms) - term.began_ms) / 1000,
+            "lost_bytes": term.lost_bytes,
+            "end_offset": term.end_offset,
+            "answered_by": history.answered_by,
+            "revision": history.revision,
+        }
+        for term, end_ms in zip(history.terms, ends, strict=True)
+    ]
 
 
-def history_lines(history: History, now_ms: int) -> list[dict[str, Any]]:
-    """The same for programs."""
-    rows = history_rows(history, now_ms)
-    for row, term, following in zip(rows, history.terms, [*history.terms[1:], None], strict=True):
-        ended_ms = following.began_ms if following is not None else None
-        row.update(
-            began_ms=term.began_ms,
-            ended_ms=ended_ms,
-            duration_seconds=max(0, (ended_ms or now_ms) - term.began_ms) / 1000,
-            unclean=term.unclean,
-            lost_bytes=term.lost_bytes,
-            end_offset=term.end_offset,
-            answered_by=history.answered_by,
-            revision=history.revision,
-        )
-        del row["lasted"], row["lost"]
-    return rows
+def history_texts(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of history_rows for people."""
+    so_far = " so far" if row["ended_ms"] is None else ""
+    return {
+        **row,
+        "lasted": f"{duration(row['duration_seconds'])}{so_far}",
+        "unclean": "UNCLEAN" if row["unclean"] else "",
+        "lost": lost_text(row["lost_bytes"]) if row["unclean"] else "",
+    }
 
 
 def history_columns(history: History) -> Sequence[str]:

@@ -1,14 +1,13 @@
-"""The one table that shows the truth about a cluster: nodes, roles, offsets, lag.
+"""The table of a cluster's nodes: roles, offsets, lag.
 
-On a terminal the table has the columns for which there is room, and what is to be said of single
-nodes stands in lines of its own below it, whole: it matters most when things are broken.
+On a terminal the table has the columns for which there is room. Details of single nodes and alarms
+have lines of their own below it, never cut off: they matter most when something is broken.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, Group
-from rich.table import Table
 from rich.text import Text
 
 from tandemlog.cluster.topology import NodeInfo, Topology
@@ -16,22 +15,10 @@ from tandemlog.cluster.topology import NodeInfo, Topology
 from ..output.tables import fits, table_of
 
 COLUMNS = (
-    "node",
-    "role",
-    "endpoint",
-    "state",
-    "epoch",
-    "in_sync",
-    "min_offset",
-    "wrote_offset",
-    "flushed_offset",
-    "confirm_offset",
-    "reput_offset",
-    "lag_bytes",
-    "lag_seconds",
-    "version",
+    "node", "role", "endpoint", "state", "epoch", "in_sync", "min_offset", "wrote_offset",
+    "flushed_offset", "confirm_offset", "reput_offset", "lag_bytes", "lag_seconds", "version",
     "detail",
-)
+)  # fmt: skip
 
 ON_A_TERMINAL = (
     tuple(name for name in COLUMNS if name != "detail"),
@@ -55,35 +42,6 @@ TITLES = {
 }
 
 
-def node_row(node: NodeInfo, topology: Topology) -> dict[str, Any]:
-    """One node as a row; what an unreachable node last said is kept, its state is not."""
-    return {
-        "cluster": topology.cluster_id,
-        "node": node.node_id,
-        "role": node.role,
-        "endpoint": node.endpoint,
-        "http_endpoint": node.http_endpoint,
-        "state": _state(node),
-        "epoch": node.epoch,
-        "in_sync": node.in_sync,
-        "min_offset": node.min_offset,
-        "wrote_offset": node.wrote_offset,
-        "flushed_offset": node.flushed_offset,
-        "confirm_offset": node.confirm_offset,
-        "reput_offset": node.reput_offset,
-        "lag_bytes": node.lag_bytes,
-        "lag_seconds": node.lag_seconds,
-        "version": node.version,
-        "detail": (
-            "see the alarm" if node.alarm or node.contradiction else " ".join(node.detail.split())
-        ),
-        "store_host": node.store_host,
-        "commit_log_file_size": node.commit_log_file_size,
-        "uptime_seconds": node.uptime_seconds,
-        "alarm": " ".join((node.alarm or node.contradiction).split()),
-    }
-
-
 def _state(node: NodeInfo) -> str:
     if node.contradiction:
         return "second master" if node.is_master else "not of this cluster"
@@ -91,9 +49,38 @@ def _state(node: NodeInfo) -> str:
 
 
 def node_rows(topology: Topology) -> list[dict[str, Any]]:
-    """A row a node, the master first."""
-    nodes = sorted(topology.nodes, key=lambda node: (not node.is_master, node.node_id))
-    return [node_row(node, topology) for node in nodes]
+    """A row a node, the master first. What an unreachable node last said is kept, its state is
+    not."""
+    return [
+        {
+            "cluster": topology.cluster_id,
+            "node": node.node_id,
+            "role": node.role,
+            "endpoint": node.endpoint,
+            "http_endpoint": node.http_endpoint,
+            "state": _state(node),
+            "epoch": node.epoch,
+            "in_sync": node.in_sync,
+            "min_offset": node.min_offset,
+            "wrote_offset": node.wrote_offset,
+            "flushed_offset": node.flushed_offset,
+            "confirm_offset": node.confirm_offset,
+            "reput_offset": node.reput_offset,
+            "lag_bytes": node.lag_bytes,
+            "lag_seconds": node.lag_seconds,
+            "version": node.version,
+            "detail": (
+                "see the alarm"
+                if node.alarm or node.contradiction
+                else " ".join(node.detail.split())
+            ),
+            "store_host": node.store_host,
+            "commit_log_file_size": node.commit_log_file_size,
+            "uptime_seconds": node.uptime_seconds,
+            "alarm": " ".join((node.alarm or node.contradiction).split()),
+        }
+        for node in sorted(topology.nodes, key=lambda node: (not node.is_master, node.node_id))
+    ]
 
 
 def alarm_lines(topology: Topology) -> list[str]:
@@ -106,30 +93,18 @@ def alarm_lines(topology: Topology) -> list[str]:
 
 def picture(rows: Sequence[Mapping[str, Any]], alarms: Iterable[str], console: Console) -> Group:
     """The widest table for which `console` has room, then what single nodes say, then alarms."""
+    tables = [table_of(rows, columns, TITLES) for columns in ON_A_TERMINAL]
+    details = [f"{row['node']}: {row['detail']}" for row in rows if row.get("detail")]
     return Group(
-        fitting_table(rows, console),
-        *(Text(line, style="dim") for line in detail_lines(rows)),
+        next((table for table in tables if fits(table, console)), tables[-1]),
+        *(Text(line, style="dim") for line in details),
         *(Text(line, style="bold red") for line in alarms),
     )
 
 
-def fitting_table(rows: Sequence[Mapping[str, Any]], console: Console) -> Table:
-    """The widest table of nodes for which there is room, else the narrowest."""
-    tables = [table_of(rows, columns, TITLES) for columns in ON_A_TERMINAL]
-    return next((table for table in tables if fits(table, console)), tables[-1])
-
-
-def detail_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """One line for each node that has something to say."""
-    return [f"{row['node']}: {row['detail']}" for row in rows if row.get("detail")]
-
-
 def summary(topology: Topology) -> str:
     """The cluster's settings in one line."""
-    parts = {
-        "cluster": topology.cluster_id,
-        "flush": topology.flush,
-        "replication": topology.replication,
-        "min_in_sync": topology.min_in_sync,
-    }
-    return "  ".join(f"{name} {value}" for name, value in parts.items())
+    return (
+        f"cluster {topology.cluster_id}  flush {topology.flush}  replication "
+        f"{topology.replication}  min_in_sync {topology.min_in_sync}"
+    )

@@ -56,18 +56,15 @@ class _Request:
         self.before = before
         self.request_id = secrets.token_hex(8)
 
-    async def plan(self) -> Changed:
-        return await self._ask(dry_run=True)
-
     async def send(self) -> str:
         """Why it is unknown whether the request has arrived; empty if it has."""
         try:
-            await self._ask(dry_run=False)
+            await self.ask(dry_run=False)
         except (NodeUnavailableError, OutcomeUnknownError) as error:
             return str(error)  # the coordinator's record tells what became of it
         return ""
 
-    async def _ask(self, *, dry_run: bool) -> Changed:
+    async def ask(self, *, dry_run: bool) -> Changed:
         wish = self.wish
         return await self.admin.change_cluster(
             wish.change,
@@ -128,15 +125,12 @@ def ask_consent(yes: bool) -> None:
 
 
 async def switch(
-    admin: AsyncAdmin,
-    wish: Wish,
-    before: Coordination,
-    describe: Callable[[str], Sequence[str]],
+    admin: AsyncAdmin, wish: Wish, before: Coordination, describe: Callable[[str], Sequence[str]]
 ) -> None:
     """A switchover or a failover; `describe` gives the sentences of a plan with this target.
     Raises CommandError, and what the cluster refuses with."""
     request = _Request(admin, wish, before)
-    plan = await request.plan()
+    plan = await request.ask(dry_run=True)
     names = {"target": plan.node_id, "before": before.leader_id}
     request.show_plan(plan, describe(plan.node_id), names)
     if wish.dry_run:
@@ -213,7 +207,7 @@ async def reinit(admin: AsyncAdmin, wish: Wish) -> None:
     with."""
     before, topology = await admin.coordination(), await admin.cluster()
     request, node_id = _Request(admin, wish, before), wish.target
-    plan = await request.plan()
+    plan = await request.ask(dry_run=True)
     names = {"node": node_id, "master": before.leader_id}
     request.show_plan(plan, reinit_lines(before, topology, node_id), names)
     if wish.dry_run:

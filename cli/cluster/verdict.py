@@ -22,8 +22,6 @@ SILENT_S = 5.0
 """Nodes read the coordinator every second, with some attempts of two seconds."""
 ACCEPTED_S = 10.0
 """Each node has a change accepted every three seconds, a master every second."""
-
-
 FOLLOWING = "following"
 """The state of a node that follows a RocketMQ broker, and of a broker that follows a master."""
 
@@ -59,11 +57,11 @@ def judge(topology: Topology) -> Verdict:
     if warnings:
         return Verdict(Level.WARNING, tuple(warnings))
     embedded = topology.coordinator is not None and topology.coordinator.is_embedded
-    said = _all_is_well(topology)
-    return Verdict(Level.OK, (said, SINGLE) if embedded else (said,))
+    text = _ok_text(topology)
+    return Verdict(Level.OK, (text, SINGLE) if embedded else (text,))
 
 
-def _all_is_well(topology: Topology) -> str:
+def _ok_text(topology: Topology) -> str:
     master = topology.master
     assert master is not None, "without one it is not"
     slaves = [
@@ -78,12 +76,12 @@ def _all_is_well(topology: Topology) -> str:
         )
     if _is_single(topology):
         return f"{master.node_id} is the master and the only node: its disk has the only copy"
-    said = f"{master.node_id} is the master, {counted(len(slaves), 'slave')} in sync"
+    text = f"{master.node_id} is the master, {counted(len(slaves), 'slave')} in sync"
     if topology.coordinator is None:
-        return f"{said}; roles are configured, so no node takes over by itself"
+        return f"{text}; roles are configured, so no node takes over by itself"
     if all(_could_be_elected(node) for node in slaves):
-        return f"{said}, any of them could take over"
-    return said
+        return f"{text}, any of them could take over"
+    return text
 
 
 def _could_be_elected(node: NodeInfo) -> bool:
@@ -98,8 +96,8 @@ def _is_single(topology: Topology) -> bool:
 
 
 def _critical(topology: Topology) -> list[str]:
-    found = [f"alarm of {node_id}: {alarm}" for node_id, alarm in topology.alarms.items()]
-    found += [f"{node_id}: {text}" for node_id, text in topology.contradictions.items()]
+    reasons = [f"alarm of {node_id}: {alarm}" for node_id, alarm in topology.alarms.items()]
+    reasons += [f"{node_id}: {text}" for node_id, text in topology.contradictions.items()]
     master = topology.master
     if master is None:
         why = [
@@ -107,30 +105,30 @@ def _critical(topology: Topology) -> list[str]:
             for node in topology.nodes
             if node.reachable and node.detail and not node.contradiction
         ]
-        return [*found, "no reachable node is the master", *why]
+        return [*reasons, "no reachable node is the master", *why]
     if master.state == FOLLOWING:
-        return found
+        return reasons
     if master.state != "running":
-        found.append(f"the master {master.node_id} is {master.state}: {master.detail}")
-    elif master.detail and not found:
+        reasons.append(f"the master {master.node_id} is {master.state}: {master.detail}")
+    elif master.detail and not reasons:
         # it says why it refuses puts; members of the in-sync set that are dead stay in it
-        found.append(f"the master {master.node_id} acknowledges no puts: {master.detail}")
-    return found
+        reasons.append(f"the master {master.node_id} acknowledges no puts: {master.detail}")
+    return reasons
 
 
 def _warnings(topology: Topology) -> list[str]:
-    found = [f"{node.node_id}: {fault}" for node in topology.nodes for fault in node.faults]
+    reasons = [f"{node.node_id}: {fault}" for node in topology.nodes for fault in node.faults]
     for node in topology.nodes:
         if node.node_id == topology.master_id or node.alarm or node.contradiction:
             continue
         if node.is_broker and node.state == FOLLOWING:
             continue  # it does not count
         if not (node.reachable or node.is_broker):
-            found.append(f"{node.node_id} cannot be reached")
+            reasons.append(f"{node.node_id} cannot be reached")
         elif node.state == "no-master":
-            found.append(f"{node.node_id} has no stream from a master")
+            reasons.append(f"{node.node_id} has no stream from a master")
         elif not node.in_sync:
-            found.append(f"{node.node_id} is {node.state}, {node.lag_bytes:,} bytes behind")
+            reasons.append(f"{node.node_id} is {node.state}, {node.lag_bytes:,} bytes behind")
     ready = [
         node
         for node in topology.nodes
@@ -139,19 +137,19 @@ def _warnings(topology: Topology) -> list[str]:
     master = topology.master
     follows = master is not None and master.state == FOLLOWING
     if not (ready or follows or _is_single(topology)):
-        found.append("no slave could take over now")
-    return found + _coordinator_warnings(topology)
+        reasons.append("no slave could take over now")
+    return reasons + _coordinator_warnings(topology)
 
 
 def _coordinator_warnings(topology: Topology) -> list[str]:
     coordinator, master = topology.coordinator, topology.master
     if coordinator is None:
         return []
-    found = [PAUSED] if coordinator.paused else []
+    reasons = [PAUSED] if coordinator.paused else []
     name = master.node_id if master is not None else "a node"
     if silent := _silence(name, coordinator):
-        return [*found, silent]
-    return found + [
+        return [*reasons, silent]
+    return reasons + [
         refused
         for node in topology.nodes
         if node.coordinator is not None and not node.contradiction

@@ -8,20 +8,10 @@ import typer
 from tandemlog.logs.job_errors import OnCorruption
 
 from ..shared.command import new_app
-from ..shared.jobs import (
-    JobOptions,
-    LogArgument,
-    OnCorruptionOption,
-    check_logs,
-    loaded,
-    shown_job,
-)
+from ..shared.jobs import JobOptions, LogArgument, OnCorruptionOption, check_logs, loaded, shown_job
 from ..shared.store_options import StoreSizes
 
-Out = Annotated[
-    Path,
-    typer.Option("--out", metavar="DIR", help="Folder for the result.", show_default=False),
-]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the result.")]
 
 app = new_app()
 
@@ -62,14 +52,8 @@ def export_command(
 
 @app.command("restore")
 def restore_command(
-    archive: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", help="Folder that `export` wrote.", show_default=False),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option("--out", metavar="STORE", help="Folder of the new store.", show_default=False),
-    ],
+    archive: Annotated[Path, typer.Argument(metavar="DIR", help="Folder that `export` wrote.")],
+    out: Annotated[Path, typer.Option("--out", metavar="STORE", help="Folder of the new store.")],
     log_only: Annotated[
         bool,
         typer.Option("--log-only", help="Restore only the log, without consume queues and index."),

@@ -24,12 +24,13 @@ from ..messages.load import HEAD, Consuming, Load, Measured, Producing
 from ..output.progress import progress_bar
 from ..output.tables import write_table
 from ..shared.command import new_app
-from ..shared.completion import complete_topic
+from ..shared.completion import TopicArgument
 from ..shared.failures import CommandError, exit_code_of, text_of
 from ..shared.options import (
     DEFAULT_ENDPOINT,
     DEFAULT_TIMEOUT_S,
     Endpoint,
+    NoWait,
     ReadFromOption,
     Timeout,
     check_endpoints,
@@ -61,12 +62,9 @@ def bench_command(
             metavar="put|get|both",
             help="put: send; get: read what the topic holds; both: send, and read the same "
             "messages meanwhile.",
-            show_default=False,
         ),
     ],
-    topic: Annotated[
-        str, typer.Argument(metavar="TOPIC", show_default=False, autocompletion=complete_topic)
-    ],
+    topic: TopicArgument,
     count: Annotated[
         int | None,
         typer.Option(
@@ -75,7 +73,6 @@ def bench_command(
             min=1,
             help=f"Number of messages. [default: {DEFAULT_COUNT} to put, all to get, if there is "
             "no --duration]",
-            show_default=False,
         ),
     ] = None,
     duration: Annotated[
@@ -89,7 +86,6 @@ def bench_command(
             metavar="N",
             min=0.1,
             help="Messages to send per second, over all producers. [default: as many as possible]",
-            show_default=False,
         ),
     ] = None,
     size: Annotated[
@@ -110,13 +106,7 @@ def bench_command(
     queues: Annotated[
         int, typer.Option("--queues", min=1, max=65_536, help="Queues of a topic to create.")
     ] = DEFAULT_QUEUES,
-    no_wait: Annotated[
-        bool,
-        typer.Option(
-            "--no-wait",
-            help="Wait only until the master has appended the messages, not for flush or replicas.",
-        ),
-    ] = False,
+    no_wait: NoWait = False,
     read_from: ReadFromOption = ReadFrom.ANY,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     form: Annotated[
@@ -226,15 +216,5 @@ def _show(measured: dict[str, Measured], load: Load, form: BenchFormat) -> None:
     if form is BenchFormat.TABLE:
         write_table([{"": name, **row} for name, row in rows.items()])
         return
-    typer.echo(
-        json.dumps(
-            {
-                "topic": load.topic,
-                "size": load.size,
-                "rate": load.rate,
-                "producers": load.producers,
-                "consumers": load.consumers,
-                **rows,
-            }
-        )
-    )
+    names = ("topic", "size", "rate", "producers", "consumers")
+    typer.echo(json.dumps({name: getattr(load, name) for name in names} | rows))

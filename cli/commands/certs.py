@@ -26,7 +26,7 @@ from tandemlog_server.node.certs.owners import Owner, OwnerKind
 from ..output.tables import Format, write_rows
 from ..shared.command import new_app
 from ..shared.exit_codes import FAULT, STORE
-from ..shared.failures import CommandError
+from ..shared.failures import CommandError, ending_with
 from ..shared.options import FormatOption
 
 app = new_app("Make and show certificates: for those who have no authority of their own.")
@@ -35,10 +35,7 @@ AUTHORITY_DAYS = 3650
 DAYS = 365
 
 Folder = Annotated[
-    Path,
-    typer.Argument(
-        metavar="DIR", help="Folder of the authority: ca.crt and ca.key.", show_default=False
-    ),
+    Path, typer.Argument(metavar="DIR", help="Folder of the authority: ca.crt and ca.key.")
 ]
 Hosts = Annotated[
     list[str] | None,
@@ -46,7 +43,6 @@ Hosts = Annotated[
         "--host",
         metavar="NAME|IP",
         help="Name or address at which callers reach it; may be repeated.",
-        show_default=False,
     ),
 ]
 Days = Annotated[
@@ -59,20 +55,16 @@ Days = Annotated[
     ),
 ]
 Out = Annotated[
-    Path | None,
-    typer.Option(
-        "--out", metavar="FOLDER", help="Where to write it. [default: DIR]", show_default=False
-    ),
+    Path | None, typer.Option("--out", metavar="FOLDER", help="Where to write it. [default: DIR]")
 ]
+ClusterName = Annotated[str, typer.Option("--cluster", help="Name of the cluster: its cluster_id.")]
 COLUMNS = ("file", "name", "kind", "cluster", "hosts", "until", "state", "issuer", "fits_key")
 
 
 @app.command("authority")
 def authority(
     directory: Folder,
-    cluster: Annotated[
-        str, typer.Option("--cluster", help="Name of the cluster: its cluster_id.")
-    ] = "tandemlog",
+    cluster: ClusterName = "tandemlog",
     days: Annotated[
         float, typer.Option("--days", min=0.001, max=36_500, help="How long it is valid.")
     ] = AUTHORITY_DAYS,
@@ -85,14 +77,14 @@ def authority(
     Everyone who has the key can make certificates that the cluster accepts: keep the folder on a
     machine of the operators, and copy to each node only ca.crt and its own pair.
     """
-    with _explained():
-        _made(make_authority(directory, _checked_cluster(cluster), days, _now(), force=force))
+    with ending_with(STORE, CertificateError, ValueError):
+        _show_files(make_authority(directory, _checked_cluster(cluster), days, _now(), force=force))
 
 
 @app.command("node")
 def node(
     directory: Folder,
-    node_id: Annotated[str, typer.Argument(metavar="NODE_ID", show_default=False)],
+    node_id: Annotated[str, typer.Argument(metavar="NODE_ID")],
     host: Hosts = None,
     days: Days = DAYS,
     out: Out = None,
@@ -107,7 +99,7 @@ def node(
 @app.command("coordinator")
 def coordinator(
     directory: Folder,
-    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="NAME")],
     host: Hosts = None,
     days: Days = DAYS,
     out: Out = None,
@@ -120,7 +112,7 @@ def coordinator(
 @app.command("client")
 def client(
     directory: Folder,
-    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="NAME")],
     days: Days = DAYS,
     out: Out = None,
 ) -> None:
@@ -134,16 +126,13 @@ def client(
 @app.command("cluster")
 def cluster_command(
     directory: Folder,
-    cluster: Annotated[
-        str, typer.Option("--cluster", help="Name of the cluster: its cluster_id.")
-    ] = "tandemlog",
+    cluster: ClusterName = "tandemlog",
     nodes: Annotated[
         str,
         typer.Option(
             "--nodes",
             metavar="ID=HOST[+HOST…][,…]",
             help="The nodes and where each is reached, as n0=db0.example+10.0.0.1,n1=db1.example.",
-            show_default=False,
         ),
     ] = "",
     coordinators: Annotated[
@@ -152,12 +141,10 @@ def cluster_command(
             "--coordinators",
             metavar="NAME=HOST[+HOST…][,…]",
             help="The coordinators, in the same form.",
-            show_default=False,
         ),
     ] = "",
     clients: Annotated[
-        str,
-        typer.Option("--clients", metavar="NAME[,…]", help="The clients.", show_default=False),
+        str, typer.Option("--clients", metavar="NAME[,…]", help="The clients.")
     ] = "",
     days: Days = DAYS,
 ) -> None:
@@ -174,7 +161,7 @@ def cluster_command(
     callers = [each for each in clients.split(",") if each]
     if not servers and not callers:
         raise typer.BadParameter("give --nodes, --coordinators or --clients")
-    with _explained():
+    with ending_with(STORE, CertificateError, ValueError):
         cluster = _checked_cluster(cluster)
         owners = [(Owner(cluster, kind, name), hosts) for kind, name, hosts in servers]
         owners += [(Owner(cluster, OwnerKind.CLIENT, name), []) for name in callers]
@@ -182,28 +169,24 @@ def cluster_command(
         if twice:
             raise CertificateError(f"{twice[0]} is named twice: each needs a file of its own")
         if not certificate_file(directory, AUTHORITY).exists():
-            _made(make_authority(directory, cluster, AUTHORITY_DAYS, _now()))
-        elif (held := cluster_in(directory)) != cluster:
+            _show_files(make_authority(directory, cluster, AUTHORITY_DAYS, _now()))
+        elif (name := cluster_in(directory)) != cluster:
             raise CertificateError(
-                f"{directory} is the authority of the cluster {held!r}, not of {cluster!r}"
+                f"{directory} is the authority of the cluster {name!r}, not of {cluster!r}"
             )
         for owner, hosts in owners:
-            _made(make_certificate(directory, owner, hosts, days, _now()))
+            _show_files(make_certificate(directory, owner, hosts, days, _now()))
 
 
 @app.command("show")
 def show(
-    files: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE…", help="Certificates in PEM.", show_default=False),
-    ],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Certificates in PEM.")],
     ca_file: Annotated[
         Path | None,
         typer.Option(
             "--authority",
             metavar="FILE",
             help="The authority to compare with. [default: ca.crt beside each FILE]",
-            show_default=False,
         ),
     ] = None,
     form: FormatOption = Format.TABLE,
@@ -213,7 +196,7 @@ def show(
     Ends with 1 if one of them has expired, is not signed by the authority or does not fit the key
     beside it.
     """
-    with _explained():
+    with ending_with(STORE, CertificateError, ValueError):
         rows = [_row(file, ca_file) for file in files]
         write_rows(rows, form, COLUMNS)
         faults = [
@@ -238,8 +221,8 @@ def _row(file: Path, ca_file: Path | None) -> dict[str, Any]:
     if beside.exists() and beside != file:
         fits = fits_key(certificate, beside.read_bytes(), str(beside))
     if authority_file.exists():
-        found = read_certificate(authority_file.read_bytes(), str(authority_file))
-        signed = is_signed_by(certificate, found)
+        issuer = read_certificate(authority_file.read_bytes(), str(authority_file))
+        signed = is_signed_by(certificate, issuer)
     row = {"file": str(file), **described(certificate, _now())}
     return {**row, "fits_key": fits, "signed_by_authority": signed}
 
@@ -252,19 +235,19 @@ def _make(
     days: float,
     out: Path | None,
 ) -> None:
-    with _explained():
+    with ending_with(STORE, CertificateError, ValueError):
         owner = Owner(cluster_in(directory), kind, name)
-        _made(make_certificate(directory, owner, hosts or [], days, _now(), out))
+        _show_files(make_certificate(directory, owner, hosts or [], days, _now(), out))
 
 
 def _servers(text: str) -> list[tuple[str, list[str]]]:
-    found = []
+    servers = []
     for each in filter(None, text.split(",")):
         name, equals, hosts = each.partition("=")
         if not equals or not hosts:
             raise typer.BadParameter(f"{each!r} is not NAME=HOST or NAME=HOST+HOST")
-        found.append((name, hosts.split("+")))
-    return found
+        servers.append((name, hosts.split("+")))
+    return servers
 
 
 def _checked_cluster(cluster: str) -> str:
@@ -275,17 +258,7 @@ def _checked_cluster(cluster: str) -> str:
     return cluster
 
 
-class _explained:  # noqa: N801 - a context manager
-    """What is wrong with certificates ends the command in one line."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
-        if isinstance(error, CertificateError | ValueError):
-            raise CommandError(str(error), STORE) from None
-
-
-def _made(file: Path) -> None:
+def _show_files(file: Path) -> None:
     typer.echo(f"{file}  {key_file(file.parent, file.stem)}")
 
 

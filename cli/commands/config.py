@@ -25,7 +25,6 @@ def show(
         typer.Argument(
             metavar="[KEY]...",
             help="Only these keys, or the keys of these sections: store.retention.",
-            show_default=False,
         ),
     ] = None,
     node: NodeOption = "",

@@ -53,7 +53,6 @@ def coordinator_command(
             "--dir",
             metavar="DIR",
             help="Where its data is kept; made if missing. One process at a time uses it.",
-            show_default=False,
         ),
     ],
     listen: Annotated[
@@ -90,7 +89,6 @@ def coordinator_command(
             metavar="required|none",
             help="Whether callers must show a certificate of the authority: that of a node, of a "
             "coordinator, or of a client in --allow-client. [default: required with --ca-file]",
-            show_default=False,
         ),
     ] = "",
     allow_client: Annotated[
@@ -99,7 +97,6 @@ def coordinator_command(
             "--allow-client",
             metavar="NAME",
             help="Client whose certificate is accepted too, for etcdctl; may be repeated.",
-            show_default=False,
         ),
     ] = None,
     insecure: Annotated[
@@ -111,8 +108,7 @@ def coordinator_command(
         ),
     ] = False,
     log_format: Annotated[
-        LogFormat,
-        typer.Option(help="Log lines for people, or one JSON object a line."),
+        LogFormat, typer.Option(help="Log lines for people, or one JSON object a line.")
     ] = LogFormat.TEXT,
     with_parent: Annotated[int | None, typer.Option("--with-parent", hidden=True)] = None,
 ) -> None:

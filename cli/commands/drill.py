@@ -39,8 +39,7 @@ def drill_command(
         bool, typer.Option("--etcd", help="Elect by three members of etcd, as `tandemlog up`.")
     ] = False,
     secure: Annotated[
-        bool,
-        typer.Option("--secure", help="With TLS, certificates and tokens, as `tandemlog up`."),
+        bool, typer.Option("--secure", help="With TLS, certificates and tokens, as `tandemlog up`.")
     ] = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
@@ -53,8 +52,8 @@ def drill_command(
     if fault not in FAULTS:
         raise typer.BadParameter(f"FAULT must be one of {', '.join(FAULTS)}, not {fault!r}")
     with tempfile.TemporaryDirectory(prefix="tandemlog-drill-") as folder:
-        kind = ETCD if etcd else EMBEDDED
-        played, account = _play(Path(folder), fault, rounds, port, kind, secure=secure)
+        coordinator = ETCD if etcd else EMBEDDED
+        played, account = _play(Path(folder), fault, rounds, port, coordinator, secure=secure)
         _show(played, account, form)
     if account.lost or account.duplicated:
         raise CommandError(
@@ -67,8 +66,7 @@ def _play(
     folder: Path, fault: str, rounds: int, port: int, coordinator: str, *, secure: bool
 ) -> tuple[list[Round], Account]:
     wishes = Wishes(slaves=2, min_in_sync=2, coordinator=coordinator, secure=secure)
-    plan = plan_cluster(folder, wishes)
-    cluster = LocalCluster(folder, plan, port)
+    cluster = LocalCluster(folder, plan_cluster(folder, wishes), port)
     cluster.check_ports()
     cluster.write()
     cluster.start()

@@ -23,8 +23,8 @@ from ..cluster.elections_table import (
     cluster_row,
     failover_lines,
     history_columns,
-    history_lines,
     history_rows,
+    history_texts,
     loss_lines,
     member_rows,
     source,
@@ -57,7 +57,7 @@ NOT_FORCED = (
     "--dry-run shows how much that may be"
 )
 
-NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Its node id.", show_default=False)]
+NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Its node id.")]
 
 app = new_app()
 member = new_app("Show, remove and take back the nodes of a cluster that elects its master.")
@@ -92,10 +92,12 @@ def history_command(*, cluster: ClusterOptions) -> None:
     clocks of the leaders. The coordinator keeps the last 200 epochs.
     """
     history = cluster.ask(lambda admin: admin.history())
+    rows = history_rows(history, now_ms())
     if cluster.form is Format.JSONL:
-        write_lines(history_lines(history, now_ms()))
+        write_lines(rows)
         return
-    rows, columns, console = history_rows(history, now_ms()), history_columns(history), Console()
+    rows = [history_texts(row) for row in rows]
+    columns, console = history_columns(history), Console()
     notes = [source(history.revision, history.answered_by)]
     if console.is_terminal and not fits(table_of(rows, columns), console):
         columns, notes = HISTORY_COLUMNS, [*loss_lines(history), *notes]
@@ -133,10 +135,7 @@ def switchover_command(
 
 @app.command("failover")
 def failover_command(
-    to: Annotated[
-        str,
-        typer.Option("--to", metavar="NODE", help="The new master.", show_default=False),
-    ],
+    to: Annotated[str, typer.Option("--to", metavar="NODE", help="The new master.")],
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     force: Annotated[
         bool, typer.Option("--force", help="Accept that acknowledged messages may be lost.")

@@ -30,31 +30,15 @@ from ..shared.times import parse_time_ms
 AT_ONCE = 8
 """Groups that are asked about at a time."""
 COLUMNS = ("group", "state", "members", "topics", "lag", "lag_seconds")
-MEMBER_COLUMNS = (
-    "client_id",
-    "host",
-    "instance_id",
-    "member_id",
-    "assigned",
-    "heard_seconds_ago",
-)
+MEMBER_COLUMNS = ("client_id", "host", "instance_id", "member_id", "assigned", "heard_seconds_ago")
 QUEUE_COLUMNS = (
-    "topic",
-    "queue_id",
-    "client_id",
-    "committed_offset",
-    "max_offset",
-    "lag",
-    "lag_seconds",
-)
+    "topic", "queue_id", "client_id", "committed_offset", "max_offset", "lag", "lag_seconds",
+)  # fmt: skip
 CHANGE_COLUMNS = ("topic", "queue_id", "before", "after", "shift")
 
 app = new_app("List, describe, reset and delete consumer groups.")
 
-Group = Annotated[
-    str,
-    typer.Argument(metavar="GROUP", show_default=False, autocompletion=complete_group),
-]
+Group = Annotated[str, typer.Argument(metavar="GROUP", autocompletion=complete_group)]
 
 
 @app.command("list")
@@ -78,11 +62,7 @@ def list_command(*, cluster: ClusterOptions) -> None:
 
 
 @app.command("describe")
-def describe_command(
-    group: Group,
-    *,
-    cluster: ClusterOptions,
-) -> None:
+def describe_command(group: Group, *, cluster: ClusterOptions) -> None:
     """Show a group: its members with their host and queues, and the lag of each queue.
 
     With --format jsonl, the output is one object that contains everything.
@@ -139,7 +119,6 @@ def reset_command(
         typer.Option(
             "--topic",
             help="Only this topic; may be repeated. [default: all that the group has offsets of]",
-            show_default=False,
             autocompletion=complete_topic,
         ),
     ] = None,
@@ -193,12 +172,7 @@ def reset_command(
 
 
 @app.command("delete")
-def delete_command(
-    group: Group,
-    dry_run: DryRun = False,
-    *,
-    cluster: ClusterOptions,
-) -> None:
+def delete_command(group: Group, dry_run: DryRun = False, *, cluster: ClusterOptions) -> None:
     """Delete a group with its offsets. Refused with exit code 5 while it has members."""
     cluster.ask(lambda admin: admin.delete_group(group, dry_run=dry_run))
     if cluster.form is Format.JSONL:

@@ -1,7 +1,7 @@
 """The commands that show the nodes of a cluster: list, check, connections."""
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console, Group
@@ -10,6 +10,7 @@ from rich.text import Text
 
 from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.connection import Connection
+from tandemlog.cluster.topology import Topology
 from tandemlog.errors import NodeUnavailableError, TandemlogError
 
 from ..cluster.elections_table import coordinator_notes
@@ -26,9 +27,6 @@ from ..shared.options import (
     check_endpoints,
     connection_options,
 )
-
-if TYPE_CHECKING:
-    from tandemlog.cluster.topology import Topology
 
 NO_MASTER = "no reachable node is the master"
 CONNECTION_COLUMNS = (
@@ -57,7 +55,6 @@ def list_command(
             min=0.1,
             max=3_600,
             help="Show the table again every SECONDS, until Ctrl-C.",
-            show_default=False,
         ),
     ] = None,
 ) -> None:
@@ -69,7 +66,7 @@ def list_command(
     if watch is not None:
         asyncio.run(_watch(cluster, watch))
         return
-    topology: Topology = cluster.ask(lambda admin: admin.cluster())
+    topology = cluster.ask(lambda admin: admin.cluster())
     if not any(node.reachable for node in topology.nodes):
         raise NodeUnavailableError(f"no node can be reached: {topology.asked_text()}")
     _show(topology, cluster.form)
@@ -122,7 +119,7 @@ def connections_command(node: NodeOption = "", *, cluster: ClusterOptions) -> No
     write_rows(cluster.ask(work), cluster.form, CONNECTION_COLUMNS)
 
 
-def _show(topology: "Topology", form: Format) -> None:
+def _show(topology: Topology, form: Format) -> None:
     rows, console = node_rows(topology), Console(highlight=False)
     if form is Format.JSONL or not console.is_terminal:
         write_rows(rows, form, COLUMNS, TITLES)

@@ -1,22 +1,20 @@
 """`tandemlog offsets`: what queues hold, where a time lies in them, how far a group has come."""
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.topology import ReadFrom
+from tandemlog.consume.reading.positions import Queue
 
 from ..output.tables import write_rows
 from ..shared.command import new_app
-from ..shared.completion import complete_group, complete_topic
+from ..shared.completion import TopicArgument, complete_group
 from ..shared.online import ClusterOptions, all_ranges
 from ..shared.options import ReadFromOption, now_ms
 from ..shared.times import FORMS, parse_time_ms
-
-if TYPE_CHECKING:
-    from tandemlog.consume.reading.positions import Queue
 
 app = new_app()
 
@@ -28,17 +26,10 @@ class BoundaryName(StrEnum):
 
 @app.command("offsets")
 def offsets_command(
-    topic: Annotated[
-        str,
-        typer.Argument(metavar="TOPIC", show_default=False, autocompletion=complete_topic),
-    ],
+    topic: TopicArgument,
     at: Annotated[
         str | None,
-        typer.Option(
-            "--at",
-            metavar="TIME",
-            help=f"Show the offset for this store time: {FORMS}.",
-        ),
+        typer.Option("--at", metavar="TIME", help=f"Show the offset for this store time: {FORMS}."),
     ] = None,
     boundary: Annotated[
         BoundaryName,
@@ -102,7 +93,7 @@ async def _rows(
     return rows
 
 
-async def _committed(admin: AsyncAdmin, group: str, topic: str) -> "dict[Queue, int]":
+async def _committed(admin: AsyncAdmin, group: str, topic: str) -> dict[Queue, int]:
     """Raises UnknownGroupError: a mistyped group must not look like one that has read nothing."""
     offsets = await admin.committed(group, topic)
     if not offsets and group not in await admin.groups():

@@ -173,7 +173,6 @@ def demo_command(
             "--dir",
             help="Empty folder for everything that the demo writes. "
             "[default: a new temporary folder]",
-            show_default=False,
         ),
     ] = None,
     rows: Annotated[

@@ -16,18 +16,18 @@ from tandemlog.consume.stream import AsyncStream
 from tandemlog.memory import keep_freed_memory
 
 from ..messages.reading import (
+    ONLY_WHAT_IS_THERE,
     Ending,
     EveryQueue,
     Offsets,
     Wanted,
     last_messages,
-    opened,
     queue_ranges,
     stops_at,
 )
 from ..output.message_formats import Write, writer_of
 from ..shared.command import new_app
-from ..shared.completion import complete_group, complete_topic
+from ..shared.completion import TopicArgument, complete_group
 from ..shared.options import (
     DEFAULT_ENDPOINT,
     DEFAULT_TIMEOUT_S,
@@ -41,16 +41,14 @@ from ..shared.options import (
 from ..shared.times import FORMS, LEAST_MS, MAX_LENGTH, parse_time_ms
 
 COMMIT_S = 1.0
+FOLLOWING = FollowOptions(auto_commit_ms=None)
 
 app = new_app()
 
 
 @app.command("pull")
 def pull_command(
-    topic: Annotated[
-        str,
-        typer.Argument(metavar="TOPIC", show_default=False, autocompletion=complete_topic),
-    ],
+    topic: TopicArgument,
     queue: Annotated[
         int | None, typer.Option("--queue", "-q", min=0, help="Read only this queue.")
     ] = None,
@@ -62,7 +60,6 @@ def pull_command(
             metavar="N|earliest|latest|TIME",
             help=f"Where to begin: a queue offset, or a store time ({FORMS}; a number from "
             f"{LEAST_MS} on is a time). [default: the group's committed offset, else earliest]",
-            show_default=False,
         ),
     ] = None,
     last: Annotated[
@@ -152,16 +149,15 @@ def pull_command(
         exit_on_idle,
     )
     keep_freed_memory()
+    connection = connection_options(timeout)
     consumer = AsyncConsumer(
         check_endpoints(endpoint),
         group=group,
         read_from=read_from,
-        options=FollowOptions(auto_commit_ms=None),
-        connection=connection_options(timeout),
+        options=FOLLOWING,
+        connection=connection,
     )
-    admin = AsyncAdmin(
-        check_endpoints(endpoint), read_from=read_from, connection=connection_options(timeout)
-    )
+    admin = AsyncAdmin(endpoint, read_from=read_from, connection=connection)
     asyncio.run(_Pull(consumer, admin, write, maximum).run(wanted))
 
 
@@ -205,7 +201,14 @@ class _Pull:
             ending = Ending(wanted, stops, now_ms)
             if ending.reached:
                 return
-            stream = await opened(self._consumer, wanted, start, await self._by_hand(wanted))
+            stream = await self._consumer.follow(
+                wanted.topic,
+                queues=await self._by_hand(wanted),
+                start=start,
+                tags=wanted.tags,
+                until_end=not wanted.follow,
+                options=FOLLOWING if wanted.follow else ONLY_WHAT_IS_THERE,
+            )
             try:
                 await self._read(stream, ending)
             finally:
@@ -231,13 +234,12 @@ class _Pull:
         ends = {queue: each.max_offset for queue, each in ranges.items()}
         least = {queue: each.min_offset for queue, each in ranges.items()}
         before = ends if stops is None else {queue: stops[queue] for queue in ends}
-        found = await last_messages(self._consumer, wanted, before, least)
-        self._write(found)
+        self._write(await last_messages(self._consumer, wanted, before, least))
         return ends
 
     async def _read(self, stream: AsyncStream, ending: Ending) -> None:
         """Write what comes, and commit what was written, until the end or the maximum."""
-        left = self._maximum
+        remaining = self._maximum
         committed_at = time.monotonic()
         while not ending.reached:
             try:
@@ -247,8 +249,8 @@ class _Pull:
             if whole is None:
                 return
             batch = ending.cut(whole)
-            if left is not None and len(batch) > left:
-                batch = batch.before(batch[left].queue_offset)
+            if remaining is not None and len(batch) > remaining:
+                batch = batch.before(batch[remaining].queue_offset)
             if len(batch):
                 self._write(batch)
             if len(batch) < len(whole):
@@ -257,7 +259,7 @@ class _Pull:
             if time.monotonic() - committed_at > COMMIT_S:
                 await self._commit(stream)
                 committed_at = time.monotonic()
-            if left is not None:
-                left -= len(batch)
-                if not left:
+            if remaining is not None:
+                remaining -= len(batch)
+                if not remaining:
                     return

@@ -26,14 +26,16 @@ from ..messages.inputs import (
 from ..messages.sending import Sending
 from ..output.tables import Format
 from ..shared.command import new_app
-from ..shared.completion import complete_topic
+from ..shared.completion import TopicArgument
 from ..shared.options import (
     DEFAULT_ENDPOINT,
     DEFAULT_TIMEOUT_S,
     Endpoint,
     FormatOption,
+    NoWait,
     check_endpoints,
     connection_options,
+    named_values,
     timeout_option,
 )
 
@@ -50,8 +52,7 @@ PutTimeout = Annotated[
     float | None,
     timeout_option(
         "How many seconds to keep trying before giving up. "
-        f"[default: {DEFAULT_TIMEOUT_S:g} to find the cluster, {DELIVERY_TIMEOUT_S:g} to deliver]",
-        show_default=False,
+        f"[default: {DEFAULT_TIMEOUT_S:g} to find the cluster, {DELIVERY_TIMEOUT_S:g} to deliver]"
     ),
 ]
 
@@ -60,17 +61,13 @@ app = new_app()
 
 @app.command("put")
 def put_command(
-    topic: Annotated[
-        str,
-        typer.Argument(metavar="TOPIC", show_default=False, autocompletion=complete_topic),
-    ],
+    topic: TopicArgument,
     file: Annotated[
         Path | None,
         typer.Argument(
             metavar="[FILE]",
             help="File with one message per line. Without FILE, or with -, lines are read from "
             "stdin.",
-            show_default=False,
         ),
     ] = None,
     whole_input: Annotated[
@@ -79,9 +76,7 @@ def put_command(
     files: Annotated[
         list[Path] | None,
         typer.Option(
-            "--file",
-            metavar="PATH",
-            help="Send this whole file as one message; may be repeated.",
+            "--file", metavar="PATH", help="Send this whole file as one message; may be repeated."
         ),
     ] = None,
     jsonl: Annotated[
@@ -100,7 +95,6 @@ def put_command(
             help="Queues of --jsonl. keep: the same queue id; hash: by the sharding key, else by "
             "the queue id divided by the number of queues, so that each queue keeps its order; "
             "any: by the sharding key, else any queue. [default: keep]",
-            show_default=False,
         ),
     ] = None,
     key_separator: Annotated[
@@ -113,8 +107,7 @@ def put_command(
         ),
     ] = None,
     key: Annotated[
-        list[str] | None,
-        typer.Option("--key", help="Key of every message; may be repeated."),
+        list[str] | None, typer.Option("--key", help="Key of every message; may be repeated.")
     ] = None,
     sharding_key: Annotated[
         str,
@@ -136,7 +129,6 @@ def put_command(
             min=0,
             max=MAX_QUEUE,
             help="Queue for every message. [default: messages are spread over all queues]",
-            show_default=False,
         ),
     ] = None,
     generate: Annotated[
@@ -158,13 +150,7 @@ def put_command(
             help="Size of the body of each generated message.",
         ),
     ] = 128,
-    no_wait: Annotated[
-        bool,
-        typer.Option(
-            "--no-wait",
-            help="Wait only until the master has appended the messages, not for flush or replicas.",
-        ),
-    ] = False,
+    no_wait: NoWait = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     form: FormatOption = Format.TABLE,
     timeout: PutTimeout = None,
@@ -181,7 +167,7 @@ def put_command(
 
     A topic is copied by: tandemlog pull A --format jsonl | tandemlog put B --jsonl
     """
-    given = {
+    used = {
         "FILE": file is not None,
         "--file": bool(files),
         "--generate": generate is not None,
@@ -192,7 +178,7 @@ def put_command(
         "--queues": queues is not None,
     }
     for alternatives in ALTERNATIVES:
-        _check_one_of([name for name in alternatives if given[name]])
+        _check_one_of([name for name in alternatives if used[name]])
     if queues is not None and not jsonl:
         raise typer.BadParameter("--queues belongs to --jsonl")
     prototype = Message(
@@ -200,7 +186,7 @@ def put_command(
         b"",
         keys=key or "",
         tags=tag,
-        properties=_properties(properties or []),
+        properties=named_values("--property", properties) or None,
         queue_id=queue,
         sharding_key=sharding_key or None,
     )
@@ -230,9 +216,9 @@ def put_command(
         asyncio.run(put.inputs(_numbered(lines_of(file)), to_message))
 
 
-def _check_one_of(given: Sequence[str]) -> None:
-    if len(given) > 1:
-        raise typer.BadParameter(f"give either {given[0]} or {given[1]}, not both")
+def _check_one_of(names: Sequence[str]) -> None:
+    if len(names) > 1:
+        raise typer.BadParameter(f"give either {names[0]} or {names[1]}, not both")
 
 
 async def _whole(files: Sequence[Path | None]) -> AsyncIterator[tuple[str, bytes]]:
@@ -252,13 +238,3 @@ def _separator(text: str) -> bytes:
     if not separator:
         raise typer.BadParameter("--key-separator must not be empty")
     return separator.encode()
-
-
-def _properties(texts: list[str]) -> dict[str, str] | None:
-    found = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise typer.BadParameter(f"--property must be NAME=VALUE, not {text!r}")
-        found[name] = value
-    return found or None

@@ -31,7 +31,6 @@ def query_command(
             autocompletion=complete_topic,
             metavar="[TOPIC]",
             help="Topic to search; required with --key and --tag.",
-            show_default=False,
         ),
     ] = None,
     key: Annotated[
@@ -66,7 +65,6 @@ def query_command(
             min=1,
             max=MAX_MESSAGES,
             help="Show at most this many messages, the newest. [default: all]",
-            show_default=False,
         ),
     ] = None,
     read_from: ReadFromOption = ReadFrom.ANY,

@@ -146,11 +146,14 @@ async def _restart(
 ) -> Topology:
     began = time.monotonic()
     if work.command:
-        code = await asyncio.to_thread(_run, _filled(work.command, node))
-        if code:
+        command = _filled(work.command, node)
+        ended = await asyncio.to_thread(  # its output is shown as it comes
+            subprocess.run, command, shell=True, check=False, stdout=sys.stderr
+        )
+        if ended.returncode:
             raise CommandError(
-                f"{node.node_id}: the command ended with {code}; the nodes behind it were not "
-                "restarted",
+                f"{node.node_id}: the command ended with {ended.returncode}; the nodes behind it "
+                "were not restarted",
                 REFUSED,
             )
     why = "it has not been restarted"
@@ -183,8 +186,3 @@ def _how(work: Restarting, node: NodeInfo) -> str:
 def _filled(command: str, node: NodeInfo) -> str:
     host = node.endpoint.rpartition(":")[0].strip("[]")
     return command.replace("{node}", shlex.quote(node.node_id)).replace("{host}", shlex.quote(host))
-
-
-def _run(command: str) -> int:
-    """Its output is shown as it comes."""
-    return subprocess.run(command, shell=True, check=False, stdout=sys.stderr).returncode

@@ -30,7 +30,6 @@ def node_command(
             "-c",
             help="TOML configuration file, see docs/configuration.md. Without it, the node uses "
             "the defaults and the TANDEMLOG_ environment variables.",
-            show_default=False,
         ),
     ] = None,
     check: Annotated[
@@ -75,12 +74,12 @@ def node_command(
 
 def _check(settings: NodeConfig) -> None:
     """Every fault on stderr; the exit code is the first one's."""
-    found = [_failure(fault) for fault in faults(settings)]
+    failures = [_failure(fault) for fault in faults(settings)]
     for warning in warnings(settings):
         typer.echo(f"warning: {warning}", err=True)
-    if found:
-        text = "\n".join(str(each) for each in found)
-        raise CommandError(text, found[0].exit_code)
+    if failures:
+        text = "\n".join(str(each) for each in failures)
+        raise CommandError(text, failures[0].exit_code)
     typer.echo(
         f"node {settings.node_id} of cluster {settings.cluster_id} would start with the store in "
         f"{folder_of(settings)}"

@@ -174,7 +174,8 @@ async def read_samples(
     """One of each node, read at the same time."""
     limit = aiohttp.ClientTimeout(total=timeout_s)
     tls = _tls(security)
-    headers = _headers(security)
+    metadata = SecurityFiles(security).current().metadata
+    headers = {name.title(): value for name, value in metadata}
     async with aiohttp.ClientSession(timeout=limit, headers=headers) as session:
 
         async def one(node: NodeInfo) -> Sample:
@@ -246,8 +247,3 @@ def _tls(security: Security) -> ssl.SSLContext | None:
     if security.cert_file:
         context.load_cert_chain(security.cert_file, security.key_file)
     return context
-
-
-def _headers(security: Security) -> dict[str, str]:
-    metadata = SecurityFiles(security).current().metadata
-    return {name.title(): value for name, value in metadata}

@@ -109,7 +109,6 @@ class BuildOptions:
         typer.Option(
             "--index-tags/--no-index-tags",
             help="Index tags too, or not. [default: as the store's own index does, else yes]",
-            show_default=False,
         ),
     ] = None
     delay_levels: Annotated[
@@ -118,7 +117,6 @@ class BuildOptions:
             "--delay-levels",
             help="Delay levels of the store's broker. "
             "[default: found from its schedule queues, else RocketMQ's]",
-            show_default=False,
         ),
     ] = None
     on_corruption: OnCorruptionOption = OnCorruption.FAIL
@@ -140,7 +138,6 @@ def rebuild_command(
             "--out",
             metavar="DIR",
             help="Write consumequeue/ and index/ below this folder, and change nothing in STORE.",
-            show_default=False,
         ),
     ] = None,
     *,
@@ -202,26 +199,20 @@ def _rebuild_in_place(
         report = rebuild(config, queues=both or queues, index=both or not queues, progress=progress)
         seconds = time.monotonic() - began
         if form is not Form.TABLE:
-            write_lines(
-                [
-                    {
-                        "queues": report.queues,
-                        "index": report.index,
-                        "queue_files": report.queue_files,
-                        "index_files": report.index_files,
-                        "recovery": _recovery_row(report.recovery, dry_run=False),
-                        "seconds": round(seconds, 3),
-                    }
-                ]
-            )
+            row = {
+                "queues": report.queues,
+                "index": report.index,
+                "queue_files": report.queue_files,
+                "index_files": report.index_files,
+                "recovery": _recovery_row(report.recovery, dry_run=False),
+                "seconds": round(seconds, 3),
+            }
+            write_lines([row])
             return
         files = [counted(report.queue_files, "queue file")] if report.queues else []
         files += [counted(report.index_files, "index file")] if report.index else []
         write_texts(
-            [
-                *report.recovery.lines(),
-                f"{store}: rebuilt {' and '.join(files)} in {seconds:.3f} s",
-            ]
+            [*report.recovery.lines(), f"{store}: rebuilt {' and '.join(files)} in {seconds:.3f} s"]
         )
 
 

@@ -12,7 +12,7 @@ from tandemlog_server.node.access.tokens import hash_of, new_token, write_secret
 from ..output.tables import Format, write_rows
 from ..shared.command import new_app
 from ..shared.exit_codes import NOT_FOUND, STORE
-from ..shared.failures import CommandError
+from ..shared.failures import CommandError, ending_with
 from ..shared.options import FormatOption
 
 app = new_app("Add, list and revoke the tokens in an access file.")
@@ -25,21 +25,15 @@ COLUMNS = ("name", "tokens", "certificates", "read", "write", "consume", "admin"
 Access = Annotated[
     Path,
     typer.Option(
-        "--access",
-        metavar="FILE",
-        help="The access file of the nodes: security.access_file.",
-        show_default=False,
+        "--access", metavar="FILE", help="The access file of the nodes: security.access_file."
     ),
 ]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The identity.", show_default=False)]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The identity.")]
 
 
 def _patterns(flag: str, what: str) -> Any:
     return typer.Option(
-        flag,
-        metavar="PATTERN",
-        help=f"{what}, with * and ? as in file names; may be repeated.",
-        show_default=False,
+        flag, metavar="PATTERN", help=f"{what}, with * and ? as in file names; may be repeated."
     )
 
 
@@ -58,17 +52,13 @@ def new(
             "--certificate",
             metavar="NAME",
             help="Client certificate that names it too; may be repeated.",
-            show_default=False,
         ),
     ] = None,
     admin: Annotated[
         bool, typer.Option("--admin", help="It may do everything: every administrative call too.")
     ] = False,
     node: Annotated[
-        str,
-        typer.Option(
-            "--node", metavar="ID", help="It may replicate as this node.", show_default=False
-        ),
+        str, typer.Option("--node", metavar="ID", help="It may replicate as this node.")
     ] = "",
     out: Annotated[
         Path | None,
@@ -76,7 +66,6 @@ def new(
             "--out",
             metavar="FILE",
             help="Where to write the token, readable by its owner only. [default: stdout]",
-            show_default=False,
         ),
     ] = None,
 ) -> None:
@@ -95,7 +84,7 @@ def new(
         admin,
         node,
     )
-    with _explained():
+    with ending_with(STORE, AccessEditError):
         token = new_token()
         with edited(access) as file:
             there = file.add_token(name, hash_of(token), grant)
@@ -110,7 +99,7 @@ def new(
 @app.command("list")
 def list_tokens(access: Access, form: FormatOption = Format.TABLE) -> None:
     """Show the identities of an access file: beginnings of their tokens' hashes, and rights."""
-    with _explained():
+    with ending_with(STORE, AccessEditError):
         rows = [_row(each, form) for each in read_access(access).identities()]
         write_rows(rows, form, COLUMNS)
 
@@ -125,7 +114,6 @@ def revoke(
             "--token",
             metavar="BEGINNING",
             help="Only the token whose hash begins so, as `token list` shows it.",
-            show_default=False,
         ),
     ] = "",
     but_newest: Annotated[
@@ -136,7 +124,7 @@ def revoke(
 
     Nodes refuse a revoked token within seconds, in streams that are open too.
     """
-    with _explained():
+    with ending_with(STORE, AccessEditError):
         with edited(access) as file:
             count = file.revoke(name, token.removeprefix("sha256:"), keep_newest=but_newest)
         typer.echo(f"{count} of {name} revoked")
@@ -151,13 +139,3 @@ def _row(identity: dict[str, Any], form: Format) -> dict[str, Any]:
     if form is Format.TABLE:
         row = {key: " ".join(map(str, v)) if isinstance(v, list) else v for key, v in row.items()}
     return {**row, "admin": bool(identity.get("admin", False)), "node": identity.get("node", "")}
-
-
-class _explained:  # noqa: N801 - a context manager
-    """What is wrong with the file ends the command in one line."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, where: object) -> None:
-        if isinstance(error, AccessEditError):
-            raise CommandError(str(error), STORE) from None

@@ -21,20 +21,13 @@ from tandemlog.format.constants import (
 )
 from tandemlog.format.words import counted
 
-from ..output.tables import (
-    Format,
-    date_text,
-    write_lines,
-    write_note,
-    write_rows,
-    write_table,
-)
+from ..output.tables import Format, date_text, write_lines, write_note, write_rows, write_table
 from ..shared.command import new_app
-from ..shared.completion import complete_topic
+from ..shared.completion import TopicArgument
 from ..shared.exit_codes import REFUSED, USAGE
 from ..shared.failures import CommandError
 from ..shared.online import ClusterOptions, all_ranges
-from ..shared.options import Timeout
+from ..shared.options import Timeout, named_values
 
 MAX_QUEUES = 65_536
 _PERMS = {"r": PERM_READ, "w": PERM_WRITE, "rw": PERM_READ | PERM_WRITE}
@@ -52,9 +45,6 @@ SECONDS = len("2026-01-01T00:00:00")
 
 app = new_app("Create, list, describe and delete topics.")
 
-Name = Annotated[
-    str, typer.Argument(metavar="TOPIC", show_default=False, autocompletion=complete_topic)
-]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show what would be done without changing anything.")
 ]
@@ -69,7 +59,7 @@ class PatientOptions(ClusterOptions):
 
 @app.command("create")
 def create_command(
-    name: Name,
+    name: TopicArgument,
     queues: Annotated[
         int | None,
         typer.Option(
@@ -78,7 +68,6 @@ def create_command(
             min=1,
             max=MAX_QUEUES,
             help=f"Number of queues. [default: {DEFAULT_QUEUES}; with --update: unchanged]",
-            show_default=False,
         ),
     ] = None,
     perm: Annotated[
@@ -86,7 +75,6 @@ def create_command(
         typer.Option(
             "--perm",
             help="Permission of the topic: rw, r or w. [default: rw; with --update: unchanged]",
-            show_default=False,
         ),
     ] = None,
     order: Annotated[
@@ -95,7 +83,6 @@ def create_command(
             "--order/--no-order",
             help="Mark the topic as ordered, or not. [default: not ordered; with --update: "
             "unchanged]",
-            show_default=False,
         ),
     ] = None,
     attributes: Annotated[
@@ -124,7 +111,7 @@ def create_command(
     if perm is not None and perm not in _PERMS:
         raise typer.BadParameter(f"--perm must be rw, r or w, not {perm!r}")
     bits = None if perm is None else _PERMS[perm]
-    pairs = dict(_pair(text) for text in attributes or [])
+    pairs = named_values("--attribute", attributes)
 
     async def create(admin: AsyncAdmin) -> TopicInfo:
         _check_name(name, new=not update)
@@ -159,8 +146,7 @@ def create_command(
 @app.command("list")
 def list_command(
     system: Annotated[
-        bool,
-        typer.Option("--all", "-a", help="Include the topics that RocketMQ keeps for itself."),
+        bool, typer.Option("--all", "-a", help="Include the topics that RocketMQ keeps for itself.")
     ] = False,
     *,
     cluster: ClusterOptions,
@@ -172,7 +158,7 @@ def list_command(
 
 
 @app.command("describe")
-def describe_command(name: Name, *, cluster: ClusterOptions) -> None:
+def describe_command(name: TopicArgument, *, cluster: ClusterOptions) -> None:
     """Show a topic and the messages in each of its queues.
 
     With --format jsonl, the output is one object that contains everything.
@@ -203,7 +189,9 @@ def describe_command(name: Name, *, cluster: ClusterOptions) -> None:
 
 
 @app.command("delete")
-def delete_command(name: Name, dry_run: DryRun = False, *, cluster: ClusterOptions) -> None:
+def delete_command(
+    name: TopicArgument, dry_run: DryRun = False, *, cluster: ClusterOptions
+) -> None:
     """Delete a topic.
 
     It accepts no more messages; those in the log are deleted when they expire. A topic of the same
@@ -252,13 +240,6 @@ async def _check_no_message_is_lost(admin: AsyncAdmin, name: str, queues: int) -
             f"keep {last + 1} or more until they expire",
             REFUSED,
         )
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise typer.BadParameter(f"--attribute must be NAME=VALUE, not {text!r}")
-    return name, value
 
 
 def _queue_row(row: dict[str, Any]) -> dict[str, Any]:

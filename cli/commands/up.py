@@ -71,7 +71,6 @@ def up_command(
             max=MAX_SLAVES,
             help="Number of slaves beside the master. [default: the value of the last run, or "
             f"{DEFAULT_SLAVES}]",
-            show_default=False,
         ),
     ] = None,
     directory: Annotated[
@@ -86,7 +85,6 @@ def up_command(
             "--store",
             help="Existing store of tandemlog or RocketMQ that the first node serves in place. "
             "[default: a store below --dir]",
-            show_default=False,
         ),
     ] = None,
     port: Annotated[
@@ -106,7 +104,6 @@ def up_command(
             "--flush",
             help="async: flush the log at intervals; sync: flush it before a put is acknowledged. "
             "[default: the value of the last run, or async]",
-            show_default=False,
         ),
     ] = None,
     replication: Annotated[
@@ -116,7 +113,6 @@ def up_command(
             help="async: acknowledge a put once the master has it; sync: once every in-sync "
             "replica has it; sync-degrade: the same, but a master whose slaves are all gone "
             "continues alone. [default: the value of the last run, or sync]",
-            show_default=False,
         ),
     ] = None,
     min_in_sync: Annotated[
@@ -127,7 +123,6 @@ def up_command(
             help="Number of in-sync replicas, including the master, that a put requires. "
             "[default: the value of the last run, or 2 if there are two or more slaves and "
             "replication is sync, or 1]",
-            show_default=False,
         ),
     ] = None,
     etcd: Annotated[
@@ -150,7 +145,6 @@ def up_command(
             help="RocketMQ broker whose log the first node follows, as rocketmq://HOST:PORT (its "
             "listen port) or rocketmq://HOST:PORT,HOST:PORT/NAME (name servers, and its name); the "
             "others are slaves of the first node, none without --slaves.",
-            show_default=False,
         ),
     ] = None,
     secure: Annotated[
@@ -160,7 +154,6 @@ def up_command(
             help="Make an authority, certificates and tokens in DIR/secure, and require them: TLS "
             "on every connection, a certificate and an identity of every caller. [default: the "
             "value of the last run, or no]",
-            show_default=False,
         ),
     ] = None,
     restart: Annotated[
@@ -174,7 +167,6 @@ def up_command(
             min=4096,
             help="Size of a commit log file in bytes, for a new store. "
             f"[default: {DEFAULT_LOG_FILE_SIZE}]",
-            show_default=False,
         ),
     ] = None,
     queue_file_size: Annotated[
@@ -183,7 +175,6 @@ def up_command(
             "--queue-file-size",
             min=20,
             help=f"Size of a consume queue file in bytes. [default: {DEFAULTS.queue_file_size}]",
-            show_default=False,
         ),
     ] = None,
     index_slots: Annotated[
@@ -192,7 +183,6 @@ def up_command(
             "--index-slots",
             min=1,
             help=f"Number of hash slots in each index file. [default: {DEFAULTS.index_slots}]",
-            show_default=False,
         ),
     ] = None,
     index_entries: Annotated[
@@ -202,7 +192,6 @@ def up_command(
             min=2,
             help="Number of entries for which each index file has room. "
             f"[default: {DEFAULTS.index_entries}]",
-            show_default=False,
         ),
     ] = None,
 ) -> None:
@@ -418,8 +407,7 @@ class _Foreground:
             self._ready = True
             first = self._cluster.nodes[0]
             self._console.print(
-                f"ready: {counted(len(reached), 'node')}, --endpoint {first.endpoint}",
-                markup=False,
+                f"ready: {counted(len(reached), 'node')}, --endpoint {first.endpoint}", markup=False
             )
             if self._cluster.security is not None:
                 for line in self._cluster.security.how_to_connect():

@@ -12,6 +12,7 @@ all of it if the first one found fault with it or refused it, so that a whole lo
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -39,15 +40,7 @@ from ..output.tables import write_lines, write_texts
 from ..shared.command import new_app
 from ..shared.exit_codes import FAULT
 from ..shared.failures import CommandError
-from ..shared.jobs import (
-    NO_MASTER,
-    Form,
-    Job,
-    JobOptions,
-    LogArgument,
-    check_logs,
-    job_failures,
-)
+from ..shared.jobs import NO_MASTER, Form, Job, JobOptions, LogArgument, check_logs, job_failures
 from ..shared.store_options import StoreSizes, store_config
 
 WHOLE_LOG: Final = (1 << 63) - 1
@@ -66,7 +59,6 @@ def verify_command(
             metavar="STORE",
             help="Also compare with this store, byte by byte, up to the confirm offset that both "
             "share.",
-            show_default=False,
         ),
     ] = None,
     exact: Annotated[
@@ -140,8 +132,8 @@ class _Check:
     figures: dict[str, Any]
     notes: list[str]
     faults: list[Fault]
-    held: str = "everything holds"
-    said: tuple[str, str] = ("fault", "fault")
+    success: str = "everything holds"
+    fault_words: tuple[str, str] = ("fault", "fault")
     """Before each fault, and what they are counted as."""
     compared: bool = True
     refused: StoreError | None = None
@@ -174,15 +166,12 @@ class _Check:
         }
 
     def lines(self) -> list[str]:
-        word, count = self.said
-        held = counted(len(self.faults), count) if self.faults else self.held
+        word, count = self.fault_words
+        outcome = counted(len(self.faults), count) if self.faults else self.success
         if not self.compared:
-            held = "nothing was compared"
-        return [
-            *self.notes,
-            *(f"{word}: {fault}" for fault in self.faults),
-            f"{self.sentence}: {held}",
-        ]
+            outcome = "nothing was compared"
+        faults = [f"{word}: {fault}" for fault in self.faults]
+        return [*self.notes, *faults, f"{self.sentence}: {outcome}"]
 
 
 def _as_fault(finding: Finding) -> Fault:
@@ -268,25 +257,17 @@ def _check_log(store: str, config: StoreConfig | None, job: Job) -> _Check:
 
 
 def _audit(store: str, job: Job, *, records: bool) -> JobResult:
-    target = job.options.target_bytes
-    result: JobResult = job.run(audit, store, records=records, target_bytes=target)
-    return result
+    return job.run(audit, store, records=records, target_bytes=job.options.target_bytes)
 
 
 def _log_sentence(result: JobResult) -> str:
-    figures = _log_figures(result)
-    return (
-        f"log {figures['log_start']}..{figures['log_end']}, {counted(figures['records'], 'record')}"
-    )
+    summary = result.summary
+    return f"log {summary['start']}..{summary['end']}, {counted(summary['records'], 'record')}"
 
 
 def _log_figures(result: JobResult) -> dict[str, Any]:
     summary = result.summary
-    return {
-        "log_start": summary["start"],
-        "log_end": summary["end"],
-        "records": summary["records"],
-    }
+    return {"log_start": summary["start"], "log_end": summary["end"], "records": summary["records"]}
 
 
 def _lacks_files(*stores: str) -> bool:
@@ -305,11 +286,7 @@ def _lacks_files(*stores: str) -> bool:
 
 
 def _compare_stores(
-    stores: tuple[str, str],
-    configs: tuple[StoreConfig, StoreConfig],
-    job: Job,
-    *,
-    exact: bool,
+    stores: tuple[str, str], configs: tuple[StoreConfig, StoreConfig], job: Job, *, exact: bool
 ) -> _Check:
     """All files of two stores on disk; then the logs once more, as far as that can say more."""
     refused = None
@@ -355,18 +332,11 @@ def _compare_stores(
 
 
 def _compare_only_logs(
-    stores: tuple[str, str],
-    configs: Sequence[StoreConfig | None],
-    job: Job,
-    *,
-    exact: bool,
+    stores: tuple[str, str], configs: Sequence[StoreConfig | None], job: Job, *, exact: bool
 ) -> _Check:
     """Two logs, in tasks."""
     check_logs(*stores)
-    until = None
-    if not exact:
-        until = min(_confirmed_end(each) for each in configs)
-    result = _compare_logs(stores, job, until)
+    result = _compare_logs(stores, job, None if exact else min(map(_confirmed_end, configs)))
     figures = _compared_figures(result)
     check = _Check(
         _compared_sentence(stores, result), figures, [], [], "they are the same",
@@ -379,18 +349,14 @@ def _compare_only_logs(
 def _confirmed_end(config: StoreConfig | None) -> int:
     """Up to where replicas of it must be the same. Where no store says it, that is the whole log: a
     node sends no more, and of a store that is refused the comparison tells what is wrong."""
-    if config is None:
-        return WHOLE_LOG
-    try:
-        return confirmed_end(config)
-    except StoreError:
-        return WHOLE_LOG
+    if config is not None:
+        with suppress(StoreError):
+            return confirmed_end(config)
+    return WHOLE_LOG
 
 
 def _compare_logs(stores: tuple[str, str], job: Job, until: int | None) -> JobResult:
-    target = job.options.target_bytes
-    result: JobResult = job.run(compare_logs, *stores, until=until, target_bytes=target)
-    return result
+    return job.run(compare_logs, *stores, until=until, target_bytes=job.options.target_bytes)
 
 
 def _compared_sentence(stores: tuple[str, str], result: JobResult) -> str:

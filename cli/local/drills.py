@@ -29,8 +29,8 @@ from .local_cluster import ClusterError, LocalCluster, NodeProcess
 
 TOPIC = "drill"
 QUEUES = 4
-SETTLE_S = 60.0
-LOOK_S = 0.05
+DEADLINE_S = 60.0
+POLL_S = 0.05
 PAUSE_S = 12.0
 """How long a paused master sleeps: longer than a lease."""
 
@@ -82,7 +82,7 @@ class Load:
     def stop(self) -> None:
         """Send no more; the last put gets its answer."""
         self._end.set()
-        self._thread.join(SETTLE_S)
+        self._thread.join(DEADLINE_S)
 
     def longest_gap_since(self, moment: float) -> float:
         """Of all pauses that ended after `moment`."""
@@ -96,7 +96,7 @@ class Load:
             while not self._end.wait(self._rest_s):
                 try:
                     sent = producer.send(Message(TOPIC, str(number).encode()))
-                    self.acknowledged[number] = sent.result(SETTLE_S)
+                    self.acknowledged[number] = sent.result(DEADLINE_S)
                 except (TandemlogError, TimeoutError) as error:
                     self.failed.append(str(error))
                 else:
@@ -120,7 +120,7 @@ class Drill:
         }
 
     def play(self, fault: str) -> Round:
-        """Raises ClusterError if the cluster does not come back within SETTLE_S."""
+        """Raises ClusterError if the cluster does not come back within DEADLINE_S."""
         self.wait_in_sync()
         master = self._master()
         time.sleep(1.0)
@@ -132,9 +132,9 @@ class Drill:
         )
         seconds = self._load.longest_gap_since(began)
         self._wait("a master", lambda: self._admin.cluster().master is not None)
-        found = self._admin.cluster()
-        epoch = found.master.epoch if found.master is not None else 0
-        return Round(fault, seconds, master.node_id, found.master_id, epoch)
+        topology = self._admin.cluster()
+        epoch = topology.master.epoch if topology.master is not None else 0
+        return Round(fault, seconds, master.node_id, topology.master_id, epoch)
 
     def wait_in_sync(self) -> None:
         self._wait("all nodes to be in sync", self._all_in_sync)
@@ -142,17 +142,17 @@ class Drill:
     def account(self) -> Account:
         """Read everything back; after the load has ended."""
         self.wait_in_sync()
-        held: dict[tuple[int, int], bytes] = {}
+        bodies: dict[tuple[int, int], bytes] = {}
         endpoints, security = self._cluster.endpoints.split(","), self._cluster.client
         with Consumer(endpoints, security=security) as consumer:
             for message in consumer.follow(TOPIC, until_end=True):
-                held[message.queue_id, message.queue_offset] = message.body
+                bodies[message.queue_id, message.queue_offset] = message.body
         acknowledged = self._load.acknowledged
         lost = sum(
-            held.get((place.queue_id, place.queue_offset)) != str(number).encode()
+            bodies.get((place.queue_id, place.queue_offset)) != str(number).encode()
             for number, place in acknowledged.items()
         )
-        twice = len(held) - len(set(held.values()))
+        twice = len(bodies) - len(set(bodies.values()))
         return Account(len(acknowledged), len(self._load.failed), lost, twice)
 
     # ---- faults
@@ -189,7 +189,7 @@ class Drill:
             node.process.kill()
             node.process.wait()
 
-    # ---- looking
+    # ---- waiting
 
     def _master(self) -> NodeProcess:
         name = self._admin.cluster().master_id
@@ -204,11 +204,11 @@ class Drill:
         return topology.master is not None and len(up) == len(self._cluster.nodes)
 
     def _wait(self, what: str, true: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + SETTLE_S
+        deadline = time.monotonic() + DEADLINE_S
         while True:
             with suppress(NodeUnavailableError):  # none responds yet, or for a moment
                 if true():
                     return
             if time.monotonic() > deadline:
-                raise ClusterError(f"waited {SETTLE_S:.0f} s for {what}")
-            time.sleep(LOOK_S)
+                raise ClusterError(f"waited {DEADLINE_S:.0f} s for {what}")
+            time.sleep(POLL_S)

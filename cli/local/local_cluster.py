@@ -22,10 +22,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.request import HTTPSHandler, ProxyHandler, build_opener
+
+import tomlkit
 
 from tandemlog.format.words import counted
 from tandemlog.transport.security import Security
@@ -190,18 +192,9 @@ def _next_plan(directory: Path, last: ClusterPlan, wishes: Wishes) -> ClusterPla
             "with no other coordinator and not without one: omit --no-election and --etcd, or "
             "choose another --dir"
         )
-    return ClusterPlan(
-        cluster_id=last.cluster_id,
-        slaves=last.slaves if wishes.slaves is None else wishes.slaves,
-        store=last.store,
-        sizes=last.sizes,
-        flush=wishes.flush or last.flush,
-        replication=wishes.replication or last.replication,
-        min_in_sync=wishes.min_in_sync or last.min_in_sync,
-        coordinator=wishes.coordinator or last.coordinator,
-        secure=last.secure if wishes.secure is None else wishes.secure,
-        follow=wishes.follow or last.follow,
-    )
+    names = ("slaves", "flush", "replication", "min_in_sync", "coordinator", "secure", "follow")
+    wanted = {name: getattr(wishes, name) for name in names}
+    return replace(last, **{name: each for name, each in wanted.items() if each is not None})
 
 
 def _new_plan(directory: Path, wishes: Wishes) -> ClusterPlan:
@@ -299,72 +292,59 @@ class LocalCluster:
             node.config.parent.mkdir(parents=True, exist_ok=True)
             if self.security is not None:  # other users of the machine would read the log itself
                 node.config.parent.chmod(0o700)
-            node.config.write_text(self._toml(node))
+            head = tomlkit.comment("written by `tandemlog up` at each start").as_string()
+            node.config.write_text(f"{head}\n{tomlkit.dumps(self._settings(node))}")
         path = self.directory / PLAN
         temporary = path.with_suffix(".new")
         temporary.write_text(json.dumps(asdict(self.plan), indent=2) + "\n")
         temporary.replace(path)
 
-    def _toml(self, node: NodeProcess) -> str:
-        plan, sizes = self.plan, self.plan.sizes
+    def _settings(self, node: NodeProcess) -> dict[str, Any]:
+        """The node's configuration."""
+        plan, security = self.plan, self.security
         store = node.config.parent / "store"
         if node is self.nodes[0] and plan.store:
             store = Path(plan.store)
-        return (
-            f"# written by `tandemlog up` at each start\n"
-            f"cluster_id = {quoted(plan.cluster_id)}\n"
-            f"node_id = {quoted(node.node_id)}\n"
-            f"{self._role(node)}"
-            f"listen = {quoted(node.endpoint)}\n"
-            f"http_listen = {quoted(node.http_endpoint)}\n"
-            f"{self._coordinator()}"
-            f"\n[store]\n"
-            f"directory = {quoted(str(store.absolute()))}\n"
-            f"commit_log_file_size = {sizes.commit_log_file_size}\n"
-            f"queue_file_size = {sizes.queue_file_size}\n"
-            f"index_slots = {sizes.index_slots}\n"
-            f"index_entries = {sizes.index_entries}\n"
-            f"flush = {quoted(plan.flush)}\n"
-            f"\n[replication]\n"
-            f"mode = {quoted(plan.replication)}\n"
-            f"min_in_sync = {plan.min_in_sync}\n"
-            f"{self._protection(node)}"
-        )
-
-    def _role(self, node: NodeProcess) -> str:
-        if self.coordinator is not None:
-            return ""
-        if self.plan.follow and node is self.nodes[0]:
-            return f"follow = {quoted(self.plan.follow)}\n"
-        master = self.nodes[0].endpoint if node.role == "slave" else ""
-        return f"role = {quoted(node.role)}\nmaster = {quoted(master)}\n"
-
-    def _coordinator(self) -> str:
-        if self.coordinator is None:
-            return ""
-        endpoints = ", ".join(quoted(each) for each in self.coordinator.endpoints)
-        members = ", ".join(quoted(each.node_id) for each in self.nodes)
-        tls = "" if self.security is None else "tls = true\n"
-        return f"\n[coordinator]\nendpoints = [{endpoints}]\nmembers = [{members}]\n{tls}"
-
-    def _protection(self, node: NodeProcess) -> str:
-        security = self.security
-        if security is None:
-            return ""
-        own = {
-            end: quoted(str(security.file(node.node_id, end))) for end in ("crt", "key", "token")
+        settings: dict[str, Any] = {
+            "cluster_id": plan.cluster_id,
+            "node_id": node.node_id,
+            **self._role(node),
+            "listen": node.endpoint,
+            "http_listen": node.http_endpoint,
+            "store": {
+                "directory": str(store.absolute()),
+                **asdict(plan.sizes),
+                "flush": plan.flush,
+            },
+            "replication": {"mode": plan.replication, "min_in_sync": plan.min_in_sync},
         }
-        return (
-            f"\n[tls]\n"
-            f"ca_file = {quoted(str(security.authority))}\n"
-            f"cert_file = {own['crt']}\n"
-            f"key_file = {own['key']}\n"
-            f'client_certificates = "required"\n'
-            f"reload_interval_ms = {RELOAD_MS}\n"
-            f"\n[security]\n"
-            f"access_file = {quoted(str(security.access_file))}\n"
-            f"token_file = {own['token']}\n"
-        )
+        if self.coordinator is not None:
+            settings["coordinator"] = {
+                "endpoints": self.coordinator.endpoints,
+                "members": [each.node_id for each in self.nodes],
+                "tls": security is not None,
+            }
+        if security is not None:
+            settings["tls"] = {
+                "ca_file": str(security.authority),
+                "cert_file": str(security.file(node.node_id, "crt")),
+                "key_file": str(security.file(node.node_id, "key")),
+                "client_certificates": "required",
+                "reload_interval_ms": RELOAD_MS,
+            }
+            settings["security"] = {
+                "access_file": str(security.access_file),
+                "token_file": str(security.file(node.node_id, "token")),
+            }
+        return settings
+
+    def _role(self, node: NodeProcess) -> dict[str, str]:
+        if self.coordinator is not None:
+            return {}
+        if self.plan.follow and node is self.nodes[0]:
+            return {"follow": self.plan.follow}
+        master = self.nodes[0].endpoint if node.role == "slave" else ""
+        return {"role": node.role, "master": master}
 
     def start(self) -> None:
         """Start every process; they find each other."""
@@ -438,11 +418,6 @@ def _wait(node: NodeProcess, deadline: float) -> list[str]:
         return [f"{node.node_id} did not stop in time and was killed"]
     # a node that did not come so far as to listen for signals has not opened its store either
     return [f"{node.node_id} {ending(code)}"] if code not in (0, -signal.SIGTERM) else []
-
-
-def quoted(text: str) -> str:
-    """A TOML string: JSON's, as long as it needs no pair of surrogates."""
-    return json.dumps(text, ensure_ascii=False)
 
 
 def ending(code: int) -> str:

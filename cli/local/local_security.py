@@ -83,9 +83,9 @@ class LocalSecurity:
         now = datetime.datetime.now(datetime.UTC)
         if not self.authority.exists():
             make_authority(self.folder, self._cluster_id, AUTHORITY_DAYS, now)
-        elif (held := cluster_in(self.folder)) != self._cluster_id:
+        elif (name := cluster_in(self.folder)) != self._cluster_id:
             raise CertificateError(
-                f"{self.folder} has the authority of the cluster {held!r}, and this one is "
+                f"{self.folder} has the authority of the cluster {name!r}, and this one is "
                 f"{self._cluster_id!r}: remove the folder, and new certificates are made"
             )
         owners = [(OwnerKind.NODE, name) for name in nodes]

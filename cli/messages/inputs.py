@@ -195,7 +195,7 @@ class Rows:
         self._queue_count = queue_count
 
     def __call__(self, line: bytes) -> Message:
-        """Raises InvalidMessageError for a line that is no such row, and UnknownQueueError."""
+        """Raises InvalidMessageError for a line that is not such a row, and UnknownQueueError."""
         row = _row(line)
         prototype = self._prototype
         stored = _texts(row, "properties")

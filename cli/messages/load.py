@@ -89,7 +89,7 @@ class Measured:
         return max(self._last - self._first, 1e-9)
 
     def row(self) -> dict[str, Any]:
-        """As `bench` shows it; percentiles of all times, None if there are none."""
+        """As `bench` shows it; percentiles of all times, None without times."""
         times = np.frombuffer(self._ns, np.int64) if self._ns else None
         return {
             "messages": self.messages,

@@ -8,7 +8,7 @@ A queue holds its messages by store time, so it is finished at the first one tha
 """
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,6 @@ from tandemlog.consume.follow_options import FollowOptions
 from tandemlog.consume.reading.positions import Queue, QueueRange, Start
 from tandemlog.consume.received.received_batch import ReceivedBatch
 from tandemlog.consume.received.received_message import ReceivedMessage
-from tandemlog.consume.stream import AsyncStream
 from tandemlog.errors import UnknownQueueError
 
 from ..shared.online import all_ranges
@@ -98,23 +97,6 @@ class Ending:
         ):
             self._open.discard(queue)
         return batch.before(batch[int(later[0])].queue_offset) if len(later) else batch
-
-
-async def opened(
-    consumer: AsyncConsumer,
-    wanted: Wanted,
-    start: Start | Offsets | None,
-    queues: Sequence[int] | None,
-) -> AsyncStream:
-    """The stream that gives what is wanted, and what comes after it."""
-    return await consumer.follow(
-        wanted.topic,
-        queues=queues,
-        start=start,
-        tags=wanted.tags,
-        until_end=not wanted.follow,
-        options=FollowOptions(auto_commit_ms=None) if wanted.follow else ONLY_WHAT_IS_THERE,
-    )
 
 
 async def queue_ranges(admin: AsyncAdmin, wanted: Wanted) -> dict[Queue, QueueRange]:

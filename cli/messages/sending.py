@@ -99,6 +99,8 @@ class Sending:
 
     async def generate(self, count: int, size: int) -> None:
         """`count` messages of `size` bytes; each begins with its number."""
+        prototype = self._prototype
+        keys, queue = prototype.keys, prototype.queue_id
         batch = max(1, min(GENERATE_BATCH, GENERATE_BYTES // max(size, 1)))
         async with self._running(count) as progress:
             for first in range(0, count, batch):
@@ -106,13 +108,13 @@ class Sending:
                 self._totals.sent += number
                 try:
                     result = await self._producer.send_many(
-                        self._prototype.topic,
+                        prototype.topic,
                         generated_bodies(first, number, size),
-                        keys=_column(self._keys(), number),
-                        tags=_column(self._prototype.tags, number),
-                        queues=self._queues(number),
-                        sharding_keys=_column(self._prototype.sharding_key or "", number),
-                        properties=dict(self._prototype.properties or {}) or None,
+                        keys=_column(keys if isinstance(keys, str) else join_keys(keys), number),
+                        tags=_column(prototype.tags, number),
+                        queues=None if queue is None else np.full(number, queue, np.int64),
+                        sharding_keys=_column(prototype.sharding_key or "", number),
+                        properties=dict(prototype.properties or {}) or None,
                         wait=self._wait,
                     )
                 except TandemlogError as error:
@@ -205,14 +207,6 @@ class Sending:
         if self._waiting:
             await asyncio.wait([future for future, _, _ in self._waiting])
         self._collect()
-
-    def _keys(self) -> str:
-        keys = self._prototype.keys
-        return keys if isinstance(keys, str) else join_keys(keys)
-
-    def _queues(self, count: int) -> NDArray[np.int64] | None:
-        queue = self._prototype.queue_id
-        return None if queue is None else np.full(count, queue, np.int64)
 
     def _finish(self, *, rows: bool) -> None:
         totals, problem = self._totals, self._problem

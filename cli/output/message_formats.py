@@ -32,25 +32,12 @@ from .tables import StreamedTable, date_text, write_lines
 
 NAMES = ("table", "jsonl", "raw", "text", "json")
 TABLE_WIDTHS = {
-    "queue_id": 8,
-    "queue_offset": 12,
-    "store_timestamp": 23,
-    "tags": 12,
-    "keys": 20,
-    "text": 0,
-}
-
+    "queue_id": 8, "queue_offset": 12, "store_timestamp": 23, "tags": 12, "keys": 20, "text": 0,
+}  # fmt: skip
 MESSAGE_COLUMNS = (
-    "topic",
-    "queue_id",
-    "queue_offset",
-    "tags",
-    "keys",
-    "store_timestamp",
-    "msg_id",
-    "size",
+    "topic", "queue_id", "queue_offset", "tags", "keys", "store_timestamp", "msg_id", "size",
     "text",
-)
+)  # fmt: skip
 
 Write = Callable[[Iterable[ReceivedMessage]], object]
 Piece = Callable[[ReceivedMessage], bytes]

@@ -34,7 +34,7 @@ def progress_bar(*columns: ProgressColumn) -> Progress:
 
 @contextmanager
 def byte_progress(title: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar to be told (bytes done, bytes in all)."""
+    """A bar; call the result with (bytes done, bytes in all)."""
     with progress_bar(DownloadColumn(binary_units=True), TransferSpeedColumn()) as bar:
         task = bar.add_task(title, total=None)
 

@@ -7,7 +7,7 @@ nothing: the user is in the middle of a line.
 import contextlib
 import os
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -28,21 +28,23 @@ def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
     async def names(admin: AsyncAdmin) -> list[str]:
         return [each.name for each in await admin.topics() if not is_system_topic(each.name)]
 
-    return _begin_so(incomplete, _asked(ctx, names))
+    return _asked(ctx, incomplete, names)
 
 
 def complete_group(ctx: typer.Context, incomplete: str) -> list[str]:
     """The consumer groups whose names begin so."""
-    return _begin_so(incomplete, _asked(ctx, lambda admin: admin.groups()))
+    return _asked(ctx, incomplete, lambda admin: admin.groups())
 
 
-def _begin_so(incomplete: str, names: list[str]) -> list[str]:
-    return [each for each in names if each.startswith(incomplete)]
-
-
-def _asked(ctx: Any, names: Callable[[AsyncAdmin], Awaitable[list[str]]]) -> list[str]:
+def _asked(
+    ctx: Any, incomplete: str, names: Callable[[AsyncAdmin], Awaitable[list[str]]]
+) -> list[str]:
     with contextlib.suppress(TandemlogError, typer.TyperException, OSError):
         endpoint = ctx.params.get(connecting.ENDPOINT) or os.environ.get("TANDEMLOG_ENDPOINT", "")
         endpoint = connecting.choose(ctx.find_root().params, endpoint=endpoint) or endpoint
-        return run_admin(endpoint or DEFAULT_ENDPOINT, PATIENCE_S, names)
+        all_names = run_admin(endpoint or DEFAULT_ENDPOINT, PATIENCE_S, names)
+        return [each for each in all_names if each.startswith(incomplete)]
     return []
+
+
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topic)]

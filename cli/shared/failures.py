@@ -24,7 +24,7 @@ class CommandError(Exception):
         self.exit_code = exit_code
 
 
-# The first row whose class fits counts, so a subclass stands before its base.
+# The first row whose class fits counts, so a subclass comes before its base.
 _TABLE: tuple[tuple[type[Exception], int], ...] = (
     (client_errors.NodeUnavailableError, exit_codes.UNREACHABLE),
     (client_errors.CoordinatorUnavailableError, exit_codes.UNREACHABLE),
@@ -44,8 +44,6 @@ _TABLE: tuple[tuple[type[Exception], int], ...] = (
     (FormatError, exit_codes.STORE),
     (ConfigError, exit_codes.USAGE),
 )
-
-
 _WAYS_OUT: tuple[tuple[type[Exception], str], ...] = (
     (client_errors.UnknownTopicError, "; `tandemlog topic list` shows the topics"),
     (client_errors.UnknownGroupError, "; `tandemlog group list` shows the groups"),
@@ -54,8 +52,7 @@ _WAYS_OUT: tuple[tuple[type[Exception], str], ...] = (
 
 def text_of(problem: Exception) -> str:
     """Its text, with the command that helps where there is one."""
-    ways = [way for kind, way in _WAYS_OUT if isinstance(problem, kind)]
-    return f"{problem}{ways[0] if ways else ''}"
+    return f"{problem}{next((way for kind, way in _WAYS_OUT if isinstance(problem, kind)), '')}"
 
 
 def fail(message: str, exit_code: int) -> typer.Exit:
@@ -68,10 +65,8 @@ def fail(message: str, exit_code: int) -> typer.Exit:
 
 def exit_code_of(problem: Exception) -> int:
     """The exit code for an expected problem; FAULT for one that no row names."""
-    for kind, exit_code in _TABLE:
-        if isinstance(problem, kind):
-            return exit_code
-    return exit_codes.FAULT
+    codes = (exit_code for kind, exit_code in _TABLE if isinstance(problem, kind))
+    return next(codes, exit_codes.FAULT)
 
 
 def _is_expected(problem: Exception) -> bool:
@@ -80,8 +75,8 @@ def _is_expected(problem: Exception) -> bool:
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Around the body of every command. Ends with typer.Exit for whatever is expected to go wrong;
-    anything else keeps its traceback, since it is a bug."""
+    """Around the body of every command (command.py). An expected error ends it with typer.Exit; any
+    other error keeps its traceback, since it is a bug."""
     try:
         yield
     except CommandError as error:
@@ -89,7 +84,7 @@ def one_line_errors() -> Iterator[None]:
     except KeyboardInterrupt:
         raise fail("interrupted", exit_codes.INTERRUPTED) from None
     except BrokenPipeError:
-        # the reader of our output has gone: `tandemlog dump … | head` is no failure
+        # the reader of our output has ended: `tandemlog dump … | head` is not a failure
         sys.stdout = open("/dev/null", "w")  # noqa: SIM115 - lives to the end of the process
         raise typer.Exit(exit_codes.OK) from None
     except UnicodeEncodeError as error:
@@ -103,6 +98,15 @@ def one_line_errors() -> Iterator[None]:
         if _is_expected(error):
             raise fail(text_of(error), exit_code_of(error)) from None
         raise
+
+
+@contextmanager
+def ending_with(exit_code: int, *kinds: type[Exception]) -> Iterator[None]:
+    """These errors, which only some commands know, end the command with `exit_code`."""
+    try:
+        yield
+    except kinds as error:
+        raise CommandError(str(error), exit_code) from None
 
 
 def _os_error(problem: OSError) -> str:

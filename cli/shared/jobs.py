@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeVar
 
 import typer
 from rich.progress import TextColumn
@@ -28,6 +28,7 @@ from ..output.tables import cell_text, write_note, write_table, write_texts
 from . import connecting, exit_codes
 from .failures import CommandError
 
+Result = TypeVar("Result")
 NO_MASTER = "none"
 _NEEDS = {"pyarrow": "arrow"}
 """The extra that a package comes with; the others come with `spark`."""
@@ -47,12 +48,10 @@ LogArgument = Annotated[
         metavar="STORE",
         help="Folder of a store or of its commit log, written by tandemlog or RocketMQ; or "
         "node:HOST:PORT for the log of a running node.",
-        show_default=False,
     ),
 ]
 FormOption = Annotated[
-    Form,
-    typer.Option("--format", "-f", help="Output format: table for people, json for programs."),
+    Form, typer.Option("--format", "-f", help="Output format: table for people, json for programs.")
 ]
 SparkOption = Annotated[
     str,
@@ -65,8 +64,7 @@ SparkOption = Annotated[
     ),
 ]
 TargetMb = Annotated[
-    int,
-    typer.Option("--target-mb", min=1, help="How much of the log one task handles, in MiB."),
+    int, typer.Option("--target-mb", min=1, help="How much of the log one task handles, in MiB.")
 ]
 OnCorruptionOption = Annotated[
     OnCorruption,
@@ -107,7 +105,7 @@ class Job:
         if self._spark is not None:
             self._spark.stop()
 
-    def run(self, work: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    def run(self, work: Callable[..., Result], *arguments: Any, **named: Any) -> Result:
         """Call the job with an executor and a progress bar; returns its result."""
         alone = self.options.spark == NO_MASTER
         with _progress(self._name if alone else f"starting Spark for {self._name}") as progress:
@@ -117,8 +115,8 @@ class Job:
                 executor = self._spark = self._spark or loaded(
                     "tandemlog.spark.session"
                 ).spark_session(f"tandemlog {self._name}", self.options.spark)
-            self.result = work(executor, *arguments, progress=progress, **named)
-        return self.result
+            self.result = result = work(executor, *arguments, progress=progress, **named)
+        return result
 
 
 def check_logs(*stores: str) -> None:

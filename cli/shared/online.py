@@ -28,8 +28,7 @@ SILENT_S = 2.0
 """How long a command waits for a master before it tells what it waits for."""
 
 NodeOption = Annotated[
-    str,
-    typer.Option("--node", metavar="NODE", help="Only this node; without it every one."),
+    str, typer.Option("--node", metavar="NODE", help="Only this node; without it every one.")
 ]
 
 

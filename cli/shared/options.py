@@ -1,6 +1,7 @@
 """Options that several commands share, and what is made of them."""
 
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -41,16 +42,9 @@ FormatOption = Annotated[
 ]
 
 
-def timeout_option(help_text: str, *, show_default: bool = True) -> Any:
+def timeout_option(help_text: str) -> Any:
     """--timeout of a command, in seconds."""
-    return typer.Option(
-        "--timeout",
-        metavar="SECONDS",
-        min=0.1,
-        max=86_400,
-        help=help_text,
-        show_default=show_default,
-    )
+    return typer.Option("--timeout", metavar="SECONDS", min=0.1, max=86_400, help=help_text)
 
 
 Timeout = Annotated[float, timeout_option("How many seconds to keep trying before giving up.")]
@@ -61,42 +55,19 @@ DryRun = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
-ReadFromOption = Annotated[
-    ReadFrom,
-    typer.Option("--from", help="Which nodes to read from."),
+NoWait = Annotated[
+    bool,
+    typer.Option(
+        "--no-wait",
+        help="Wait only until the master has appended the messages, not for flush or replicas.",
+    ),
 ]
+
+ReadFromOption = Annotated[ReadFrom, typer.Option("--from", help="Which nodes to read from.")]
 
 Store = Annotated[
     Path,
-    typer.Argument(
-        metavar="STORE",
-        help="Folder of a store that tandemlog or RocketMQ wrote.",
-        show_default=False,
-    ),
-]
-IndexSlots = Annotated[
-    int,
-    typer.Option(
-        "--index-slots", min=1, help="Number of hash slots in each index file of this store."
-    ),
-]
-IndexEntries = Annotated[
-    int,
-    typer.Option(
-        "--index-entries",
-        min=2,
-        help="Number of entries for which each index file of this store has room.",
-    ),
-]
-QueueFileSize = Annotated[
-    int | None,
-    typer.Option(
-        "--queue-file-size",
-        min=20,
-        help="Size of a consume queue file in bytes, used if the store has none. "
-        "[default: RocketMQ's]",
-        show_default=False,
-    ),
+    typer.Argument(metavar="STORE", help="Folder of a store that tandemlog or RocketMQ wrote."),
 ]
 
 
@@ -119,6 +90,17 @@ def connection_options(timeout_s: float, *, starting: bool = False) -> Connectio
         security=security(),
     )
     return replace(options, connect_timeout_ms=timeout_ms) if starting else options
+
+
+def named_values(option: str, texts: Iterable[str] | None) -> dict[str, str]:
+    """What an option says that may be repeated. Raises typer.BadParameter that names it."""
+    values = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{option} must be NAME=VALUE, not {text!r}")
+        values[name] = value
+    return values
 
 
 def now_ms() -> int:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -11,7 +12,7 @@ from tandemlog_server.storage.store_paths import StorePaths
 
 from .exit_codes import STORE
 from .failures import CommandError
-from .options import DEFAULTS, IndexEntries, IndexSlots, QueueFileSize
+from .options import DEFAULTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +20,29 @@ class StoreSizes:
     """What the files of a foreign store cannot tell. Every command on a store takes them, so that
     one set of options serves for all."""
 
-    index_slots: IndexSlots = DEFAULTS.index_slots
-    index_entries: IndexEntries = DEFAULTS.index_entries
-    queue_file_size: QueueFileSize = None
+    index_slots: Annotated[
+        int,
+        typer.Option(
+            "--index-slots", min=1, help="Number of hash slots in each index file of this store."
+        ),
+    ] = DEFAULTS.index_slots
+    index_entries: Annotated[
+        int,
+        typer.Option(
+            "--index-entries",
+            min=2,
+            help="Number of entries for which each index file of this store has room.",
+        ),
+    ] = DEFAULTS.index_entries
+    queue_file_size: Annotated[
+        int | None,
+        typer.Option(
+            "--queue-file-size",
+            min=20,
+            help="Size of a consume queue file in bytes, used if the store has none. "
+            "[default: RocketMQ's]",
+        ),
+    ] = None
 
 
 def store_config(store: Path, sizes: StoreSizes) -> StoreConfig:

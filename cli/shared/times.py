@@ -19,14 +19,7 @@ MAX_MS = 2**63 - 1
 MAX_LENGTH = 40
 
 FORMS = "ISO 8601, milliseconds since 1970, or how long ago, such as -1h or -15m"
-UNITS_MS = {
-    "ms": 1,
-    "s": 1_000,
-    "m": 60_000,
-    "h": 3_600_000,
-    "d": 86_400_000,
-    "w": 604_800_000,
-}
+UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _AGO = re.compile(r"-(?:[0-9]{1,15}(?:ms|[smhdw]))+")
 _PART = re.compile(r"([0-9]+)(ms|[smhdw])")
 

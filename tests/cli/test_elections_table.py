@@ -17,8 +17,8 @@ from tandemlog_server.cli.cluster.elections_table import (
     duration,
     failover_lines,
     history_columns,
-    history_lines,
     history_rows,
+    history_texts,
     loss_lines,
     loss_text,
     reinit_lines,
@@ -116,12 +116,13 @@ def test_how_long_epochs_lasted() -> None:
     terms = (Term(1, "a", "first start", 1_000, False, 0), Term(2, "b", "forced", 91_000, True, 7))
     history = History("a", 17, terms)
     rows = history_rows(history, 101_000)
-    assert [row["lasted"] for row in rows] == ["1 min 30 s", "10.0 s so far"]
-    assert [row["unclean"] for row in rows] == ["", "UNCLEAN"]
-    lines = history_lines(history, 101_000)
-    assert [line["duration_seconds"] for line in lines] == [90.0, 10.0]
-    assert lines[1]["ended_ms"] is None
-    assert [line["lost_bytes"] for line in lines] == [None, None]
+    texts = [history_texts(row) for row in rows]
+    assert [text["lasted"] for text in texts] == ["1 min 30 s", "10.0 s so far"]
+    assert [text["unclean"] for text in texts] == ["", "UNCLEAN"]
+    assert [row["duration_seconds"] for row in rows] == [90.0, 10.0]
+    assert [row["unclean"] for row in rows] == [False, True]
+    assert rows[1]["ended_ms"] is None
+    assert [row["lost_bytes"] for row in rows] == [None, None]
 
 
 def test_what_was_lost_has_a_column_where_there_is_something_to_say() -> None:
@@ -137,8 +138,9 @@ def test_what_was_lost_has_a_column_where_there_is_something_to_say() -> None:
     history = History("a", 17, terms)
     assert "lost" in history_columns(history)
     rows = history_rows(history, 101_000)
-    assert [row["lost"] for row in rows] == ["", "unknown", "nothing", "at most 5,120 B"]
-    assert [line["lost_bytes"] for line in history_lines(history, 1)] == [None, None, 0, 5120]
+    texts = [history_texts(row)["lost"] for row in rows]
+    assert texts == ["", "unknown", "nothing", "at most 5,120 B"]
+    assert [row["lost_bytes"] for row in rows] == [None, None, 0, 5120]
     assert loss_lines(history) == [
         "epoch 2 lost: unknown",
         "epoch 3 lost: nothing",

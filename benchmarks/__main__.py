@@ -13,13 +13,13 @@ MODULES = (
     "failover", "coordination", "secure", "columns", "importing",
 )  # fmt: skip
 ASKED_FOR = {"peers": "peers.side_by_side", "rocketmq": "rocketmq"}
-"""Only by name, since they fetch programs of others: where each is."""
+"""Run only by name, since they fetch other programs: name -> module."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     every = ", ".join((*MODULES, *ASKED_FOR))
-    # no choices: argparse holds an empty list against them
+    # no choices: argparse would refuse an empty list
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {every}")
     names = parser.parse_args().names or MODULES
     if unknown := sorted(set(names) - {*MODULES, *ASKED_FOR}):

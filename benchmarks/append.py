@@ -1,8 +1,8 @@
 """Append and reput inside one process, 64 topics and 1,024 topics of 4 queues.
 
-Everything a master does to a message but the network: checks, append, background flush, queues,
-index, producers, checkpoints. The queues exist and their files are made before the clock starts; it
-stops when the last record is dispatched, so what is reported can be sustained.
+Everything that a master does with a message except the network: checks, append, background flush,
+queues, index, producers, checkpoints. The queues and their files exist before the clock starts; it
+stops when the last record is dispatched, so the rate can be sustained.
 """
 
 import json
@@ -24,20 +24,20 @@ REQUESTS = 4_000
 RUNS = 5
 
 
-def rate(folder: Path, topic_count: int, made: list[RecordBatch]) -> float:
+def rate(folder: Path, topic_count: int, requests: list[RecordBatch]) -> float:
     """Messages per second through append and reput, from an empty store on."""
     store = MessageStore.open(StoreConfig(folder))
     table = {name: TopicConfig(name, QUEUES, QUEUES).encode() for name in topics(topic_count)}
     store.topics.replace_from_json(json.dumps({"topicConfigTable": table}).encode())
     store.start()
     try:
-        for batch in made[:100]:
+        for batch in requests[:100]:
             store.append(batch)
         store.reputed.wait(store.log.wrote.value, 60)
         store.persist()
         began = time.perf_counter()
         for number in range(REQUESTS):
-            store.append(made[number % len(made)])
+            store.append(requests[number % len(requests)])
         store.reputed.wait(store.log.wrote.value, 60)
         return REQUESTS * RECORDS / (time.perf_counter() - began)
     finally:
@@ -45,14 +45,14 @@ def rate(folder: Path, topic_count: int, made: list[RecordBatch]) -> float:
 
 
 def run(folder: Path) -> list[Figure]:
-    """The two in turns, each on a disk and in memory that the other has left alone."""
-    made = {count: batches(count, RECORDS, 100) for count in (FEW, MANY)}
+    """The two in turns, each with an empty disk and free memory."""
+    requests = {count: batches(count, RECORDS, 100) for count in (FEW, MANY)}
 
     def once(count: int) -> float:
         bring_in_memory(folder, 2 << 30)
-        found = rate(folder / "store", count, made[count])
+        messages_per_s = rate(folder / "store", count, requests[count])
         shutil.rmtree(folder / "store")
-        return found
+        return messages_per_s
 
     few, many = medians_in_turns(RUNS, [partial(once, count) for count in (FEW, MANY)])
     return [

@@ -1,7 +1,7 @@
 """A slave with an empty disk takes the log, against a bare gRPC stream of the same chunks.
 
-The two are measured in turns, five times. The log is long enough for a steady state, and who
-watches the nodes does so seldom: every look takes processor time from them.
+The two are measured in turns, five times. The log is long enough for a steady state. The nodes are
+asked seldom: every question takes processor time from them.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ BURST = 500_000
 BURSTS = 12
 MESSAGES = BURST * BURSTS
 RUNS = 5
-LOOK_S = 0.1
+POLL_S = 0.1
 LIMIT_S = 300
-"""Many times what it takes: the slave has stopped, or stands still."""
-CLOSE_LOOK_S = 0.02
+"""Many times the usual time: then the slave has stopped, or hangs."""
+CLOSE_POLL_S = 0.02
 """From four fifths of the log on."""
 
 
@@ -69,7 +69,7 @@ async def _receive(port: int) -> float:
 
 
 def bare_rate() -> float:
-    """Bytes per second of a server stream that does nothing but send, received and dropped."""
+    """Bytes per second of a server stream that only sends; the client drops the bytes."""
     port = free_base()
     process = multiprocessing.get_context("spawn").Process(target=serve, args=(port,), daemon=True)
     process.start()
@@ -80,18 +80,18 @@ def bare_rate() -> float:
         process.join()
 
 
-def catch_up(made: LocalCluster, memory: MemoryAtHand) -> tuple[float, float]:
-    """Start the stopped slave: log bytes/s from the first look that finds some until it holds the
-    log durably, what it held by then not counted; and messages/s of its reput from that look until
-    it has dispatched them all. `memory` is for the slave's page cache. Raises RuntimeError where
-    the slave ends, or has not come so far in LIMIT_S."""
-    slave = made.nodes[1]
-    with tandemlog.Admin(made.nodes[0].endpoint) as admin:
+def catch_up(local: LocalCluster, memory: MemoryAtHand) -> tuple[float, float]:
+    """Start the stopped slave. Returns log bytes/s from the first bytes seen until the whole log is
+    durable there, those first bytes not counted; and messages/s of its reput from then until all
+    are dispatched. `memory` is for the slave's page cache. Raises RuntimeError if the slave ends,
+    or needs more than LIMIT_S."""
+    slave = local.nodes[1]
+    with tandemlog.Admin(local.nodes[0].endpoint) as admin:
         end = admin.cluster().nodes[0].wrote_offset
-        made.start_node(slave)
-        first = held = done = 0.0
+        local.start_node(slave)
+        first = durable = done = 0.0
         begin = 0
-        look_s = CLOSE_LOOK_S
+        poll_s = CLOSE_POLL_S
         limit = time.perf_counter() + LIMIT_S
         while not done:
             if slave.exit_code is not None or time.perf_counter() > limit:
@@ -102,36 +102,36 @@ def catch_up(made: LocalCluster, memory: MemoryAtHand) -> tuple[float, float]:
                 if not first:
                     first, begin = now, state.wrote_offset
                     memory.release()
-                near = state.flushed_offset >= 0.8 * end and not held
-                look_s = CLOSE_LOOK_S if near else LOOK_S
-                if state.flushed_offset >= end and not held:
-                    held = now
+                near = state.flushed_offset >= 0.8 * end and not durable
+                poll_s = CLOSE_POLL_S if near else POLL_S
+                if state.flushed_offset >= end and not durable:
+                    durable = now
                 if state.reput_offset >= end:
                     done = now
-            time.sleep(look_s)
-    return (end - begin) / max(held - first, 1e-9), MESSAGES / max(done - first, 1e-9)
+            time.sleep(poll_s)
+    return (end - begin) / max(durable - first, 1e-9), MESSAGES / max(done - first, 1e-9)
 
 
-def empty(made: LocalCluster) -> None:
-    """Kill the slave and take its disk."""
-    slave = made.nodes[1]
+def empty(local: LocalCluster) -> None:
+    """Kill the slave and delete its store."""
+    slave = local.nodes[1]
     if slave.process is not None:
         slave.process.kill()
         slave.process.wait()
-    for path in sorted((made.directory / slave.node_id / "store").rglob("*"), reverse=True):
+    for path in sorted((local.directory / slave.node_id / "store").rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
 
 
 def run(folder: Path) -> list[Figure]:
     bare, logs, reputs = [], [], []
-    with cluster(folder, TOPICS, slaves=1, replication="async", coordinator="none") as made:
-        empty(made)
+    with cluster(folder, TOPICS, slaves=1, replication="async", coordinator="none") as local:
+        empty(local)
         for _ in range(BURSTS):
-            send_many_rate([made.nodes[0].endpoint], BURST)
+            send_many_rate([local.nodes[0].endpoint], BURST)
         for _ in range(RUNS):
             bare.append(bare_rate())
-            empty(made)
-            bytes_per_s, messages_per_s = catch_up(made, MemoryAtHand(2 << 30))
+            empty(local)
+            bytes_per_s, messages_per_s = catch_up(local, MemoryAtHand(2 << 30))
             logs.append(bytes_per_s)
             reputs.append(messages_per_s)
     return [

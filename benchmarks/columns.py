@@ -55,15 +55,15 @@ def scan_rate(consumer: tandemlog.Consumer, columns: list[str] | None) -> float:
 
 def checked(count: int) -> int:
     if count != COUNT:
-        raise RuntimeError(f"{count} of {COUNT} messages came")
+        raise RuntimeError(f"{count} of {COUNT} messages were read")
     return count
 
 
 def run(folder: Path) -> list[Figure]:
     # as docs/client.md tells a program that reads fast
     keep_freed_memory()
-    with cluster(folder, 1) as made:
-        endpoint = made.nodes[0].endpoint
+    with cluster(folder, 1) as local:
+        endpoint = local.nodes[0].endpoint
         fill(endpoint)
         with tandemlog.Consumer(endpoint) as consumer:
             scan_rate(consumer, None)  # loads Arrow

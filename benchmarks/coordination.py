@@ -1,7 +1,7 @@
 """What an elected master costs puts and pulls: a cluster with a coordinator beside one without.
 
 A master and a slave in sync, twice. Each measure runs on both clusters in turns, and the ratio is
-that of the times of all turns: what else the machine does meanwhile falls on both.
+that of the times of all turns: other load of the machine affects both.
 """
 
 import time
@@ -37,20 +37,20 @@ def run(folder: Path) -> list[Figure]:
             )
             for kind in (NONE, EMBEDDED)
         )  # fmt: skip
-        for made in (without, elected):
-            _fill(made)
+        for local in (without, elected):
+            _fill(local)
         return [
             _figure(name, count, rate, without, elected)
             for name, count, rate in (
-                ("send_many", MANY, lambda made: send_many_rate(_endpoints(made), MANY)),
-                ("send", SINGLE, lambda made: send_rate(_endpoints(made), SINGLE)),
+                ("send_many", MANY, lambda local: send_many_rate(_endpoints(local), MANY)),
+                ("send", SINGLE, lambda local: send_rate(_endpoints(local), SINGLE)),
                 ("pull", PULLED, _pull_rate),
             )
         ]
 
 
-def _endpoints(made: LocalCluster) -> list[str]:
-    return made.endpoints.split(",")
+def _endpoints(local: LocalCluster) -> list[str]:
+    return local.endpoints.split(",")
 
 
 def _figure(
@@ -63,26 +63,26 @@ def _figure(
     """Messages per second over all turns, each cluster first in every second one."""
     seconds = {id(without): 0.0, id(elected): 0.0}
     for turn in range(TURNS):
-        for made in (without, elected) if turn % 2 else (elected, without):
-            seconds[id(made)] += count / rate(made)
-    with_it, without_it = (TURNS * count / seconds[id(made)] for made in (elected, without))
+        for local in (without, elected) if turn % 2 else (elected, without):
+            seconds[id(local)] += count / rate(local)
+    with_it, without_it = (TURNS * count / seconds[id(local)] for local in (elected, without))
     return Figure(
         f"{name}, elected master / configured", with_it, "messages/s", GOAL, reference=without_it
     )
 
 
-def _fill(made: LocalCluster) -> None:
+def _fill(local: LocalCluster) -> None:
     data = np.random.default_rng(1).integers(0, 256, PULLED * 128, np.uint8)
     bodies = (data, np.arange(PULLED + 1, dtype=np.int64) * 128)
-    with tandemlog.Producer(_endpoints(made)) as producer:
+    with tandemlog.Producer(_endpoints(local)) as producer:
         queues = np.arange(PULLED, dtype=np.int32) % QUEUES
         producer.send_many(topics(1)[0], bodies, queues=queues)
 
 
-def _pull_rate(made: LocalCluster) -> float:
-    """All of one topic, which also has what other measures have sent to it."""
+def _pull_rate(local: LocalCluster) -> float:
+    """One topic, which also has the messages of the other measures."""
     with (
-        tandemlog.Consumer(made.nodes[0].endpoint) as consumer,
+        tandemlog.Consumer(local.nodes[0].endpoint) as consumer,
         consumer.follow(topics(1)[0], start=tandemlog.EARLIEST) as stream,
     ):
         count, began = 0, time.perf_counter()

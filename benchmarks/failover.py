@@ -1,7 +1,7 @@
 """Seconds without an acknowledged put while something happens to a cluster of three.
 
-One client with default options, sync replication with min_in_sync 2, the embedded coordinator; of
-each fault ROUNDS in a row. `tandemlog drill` plays the same rounds.
+One client with default options, sync replication with min_in_sync 2, the embedded coordinator;
+ROUNDS of each fault in a row. `tandemlog drill` plays the same rounds.
 """
 
 import statistics
@@ -26,12 +26,12 @@ def run(folder: Path) -> list[Figure]:
     figures = []
     with cluster(
         folder, 0, slaves=2, replication="sync", min_in_sync=2, commit_log_file_size=64 << 20
-    ) as made:
-        endpoints = made.endpoints.split(",")
+    ) as local:
+        endpoints = local.endpoints.split(",")
         with tandemlog.Admin(endpoints) as admin:
             admin.create_topic(TOPIC, queues=4)
             load = Load(endpoints)
-            drill = Drill(made, load, admin)
+            drill = Drill(local, load, admin)
             with load:
                 for fault, (median, worst) in GOALS.items():
                     times = [drill.play(fault).seconds for _ in range(ROUNDS)]

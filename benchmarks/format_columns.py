@@ -30,7 +30,7 @@ SECONDS_PER_STEP = 0.3
 
 
 def messages(count: int, queues: int, varied: bool) -> Callable[[], RecordBatch]:
-    """What encodes `count` messages, their columns ready."""
+    """A function that encodes `count` messages from prepared columns."""
     rng = np.random.default_rng(7)
     lengths = rng.integers(32, 224, count) if varied else np.full(count, BODY_LENGTH)
     offsets = np.concatenate(([0], np.cumsum(lengths)))
@@ -121,8 +121,8 @@ def report(count: int, queues: int, varied: bool) -> None:
     measure("group_by_queue", count, lambda: group_by_queue(unit_columns(columns)))
 
     def reput() -> None:
-        found = walk(data)
-        group_by_queue(unit_columns(dispatch_columns(data, found.positions, found.sizes, 0)))
+        walked = walk(data)
+        group_by_queue(unit_columns(dispatch_columns(data, walked.positions, walked.sizes, 0)))
 
     whole = measure("walk, dispatch_columns, group_by_queue", count, reput)
     print(f"  {'reput: the line above':<44}{whole:7.3f} us   goal 1.0\n")

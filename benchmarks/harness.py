@@ -1,8 +1,8 @@
-"""One figure, its reference from the same run, its goal, and the table they end in.
+"""One figure, its reference from the same run, its goal, and the table of all figures.
 
-Machines differ and drift, so what can be a ratio is one: the reference is measured beside the
-value, in the same run, and the goal is for the ratio. Goals in absolute numbers are for the machine
-that the README names.
+Machines differ and drift, so a figure is a ratio where possible: the reference is measured beside
+the value, in the same run, and the goal is for the ratio. Goals in absolute numbers are for the
+machine that the README names.
 """
 
 import json
@@ -49,23 +49,23 @@ class Figure:
 
 
 def median_of(runs: int, measure: Callable[[], float]) -> float:
-    """The median of several runs: other processes only ever make one slower, or faster by luck."""
+    """The median of several runs."""
     return statistics.median(measure() for _ in range(runs))
 
 
 def medians_in_turns(runs: int, measures: Sequence[Callable[[], float]]) -> list[float]:
-    """The median of each measure, all run in turns: whatever else the machine does meanwhile falls
-    on every one, and not on one side of a ratio."""
+    """The median of each measure, all run in turns, so that other load of the machine affects all
+    of them, and not one side of a ratio."""
     rounds = [[measure() for measure in measures] for _ in range(runs)]
-    return [statistics.median(found) for found in zip(*rounds, strict=True)]
+    return [statistics.median(values) for values in zip(*rounds, strict=True)]
 
 
 def bring_in_memory(folder: Path, size: int) -> None:
-    """Have `size` bytes of free memory that this machine really holds.
+    """Have `size` bytes of free memory that this machine really has.
 
-    A virtual machine gives memory that lay free for some seconds back to its host, and the first
-    touch of a page then costs four times what the page cache costs by itself: 0.7 s a GB. Whoever
-    fills the page cache would be measured by that.
+    A virtual machine gives memory that was free for some seconds back to its host, and the first
+    access to a page then costs four times what the page cache costs by itself: 0.7 s a GB. That
+    would be measured of a program that fills the page cache.
     """
     scratch = folder / "scratch"
     piece = bytes(1 << 20)
@@ -76,12 +76,12 @@ def bring_in_memory(folder: Path, size: int) -> None:
 
 
 class MemoryAtHand:
-    """`size` bytes that this machine really holds (see bring_in_memory), kept until `release`: who
-    fills the page cache only later than some seconds from now finds them then."""
+    """`size` bytes that this machine really has (see bring_in_memory), kept until `release`: for a
+    program that fills the page cache only some seconds from now."""
 
     def __init__(self, size: int) -> None:
         self._pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        # in large pages: quickly given back
+        # in large pages, which are released quickly
         self._pages.madvise(mmap.MADV_HUGEPAGE)
         for start in range(0, size, mmap.PAGESIZE):
             self._pages[start] = 1

@@ -1,7 +1,7 @@
 """What `from tandemlog import Producer` costs a program, in processor time of a fresh interpreter.
 
-The best of ten, in turns with `import asyncio`, which every client loads: the share of the machine,
-and of what else runs on it, is the same for both.
+The best of ten, in turns with `import asyncio`, which every client loads: the machine, and other
+load on it, affect both alike.
 """
 
 import subprocess
@@ -13,11 +13,11 @@ from benchmarks.harness import Figure
 TIMES = 10
 PRODUCER = "from tandemlog import Producer"
 ASYNCIO = "import asyncio"
-SAY = "import resource as r; u = r.getrusage(r.RUSAGE_SELF); print(u.ru_utime + u.ru_stime)"
+PRINT_CPU = "import resource as r; u = r.getrusage(r.RUSAGE_SELF); print(u.ru_utime + u.ru_stime)"
 
 
 def seconds(statement: str) -> float:
-    command = [sys.executable, "-c", f"{statement}\n{SAY}"]
+    command = [sys.executable, "-c", f"{statement}\n{PRINT_CPU}"]
     return float(subprocess.run(command, capture_output=True, check=True).stdout)
 
 

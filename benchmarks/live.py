@@ -1,8 +1,9 @@
 """Spark over a live cluster of one node: reading, writing, and the time of a micro-batch.
 
-Read are 400,000 messages with bodies of 1 KiB in 4 queues, all columns, into Spark's noop; written
-are rows of 128 bytes. The node runs on the same cores. A micro-batch takes what came since the last
-one, 1,000 messages a second over 4 queues, to noop; the figure is the median of its whole trigger.
+It reads 400,000 messages with bodies of 1 KiB from 4 queues, all columns, into Spark's noop, and
+writes rows of 128 bytes. The node runs on the same cores. A micro-batch reads what came since the
+last one, 1,000 messages a second over 4 queues, into noop; the figure is the median of its whole
+trigger.
 """
 
 import shutil
@@ -65,7 +66,7 @@ def write_rate(spark: SparkSession, endpoint: str, topic: str) -> float:
 
 
 def trigger_ms(spark: SparkSession, endpoint: str, topic: str, checkpoint: Path) -> float:
-    """Median of the micro-batches that had rows, but the first few."""
+    """Median of the micro-batches that had rows, without the first few."""
     stop = threading.Event()
 
     def produce() -> None:

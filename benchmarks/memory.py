@@ -9,16 +9,16 @@ from benchmarks.produce import TOPICS, send_many_rate
 
 
 def run(folder: Path) -> list[Figure]:
-    with cluster(folder, TOPICS) as made:
-        process = made.nodes[0].process
+    with cluster(folder, TOPICS) as local:
+        process = local.nodes[0].process
         if process is None:
             raise RuntimeError("the master has no process")
         time.sleep(2)
         idle = memory_mb(process.pid)
-        send_many_rate([made.nodes[0].endpoint], 500_000)
+        send_many_rate([local.nodes[0].endpoint], 500_000)
         early = memory_mb(process.pid)
         for _ in range(3):
-            send_many_rate([made.nodes[0].endpoint], 500_000)
+            send_many_rate([local.nodes[0].endpoint], 500_000)
         late = memory_mb(process.pid)
     return [
         Figure("memory of an idle node", idle, "MB", goal=150, at_most=True),

@@ -19,7 +19,7 @@ from tandemlog_server.cli.local.local_coordinator import PORT_DISTANCE, PORTS
 
 
 def free_base(distance: int = 100, nodes: int = 3) -> int:
-    """A port whose neighbours, and theirs `distance` above, are free now."""
+    """A port that is free now, with its neighbours, and theirs `distance` above."""
     for port in range(18_000, 40_000, 400):
         with contextlib.suppress(OSError):
             for each in (
@@ -43,43 +43,49 @@ def cluster(
     """A local cluster with `topic_count` topics, ready and in sync; stopped at the end. `change`
     may change the text of the nodes' settings."""
     plan = plan_cluster(folder, Wishes(**{"slaves": 0, "commit_log_file_size": 1 << 30, **wishes}))
-    made = LocalCluster(folder, plan, free_base(nodes=plan.slaves + 1))
-    made.write()
-    for node in made.nodes:
+    local = LocalCluster(folder, plan, free_base(nodes=plan.slaves + 1))
+    local.write()
+    for node in local.nodes:
         node.config.write_text(change(node.config.read_text()))
-    made.start()
+    local.start()
     try:
-        wait_ready(made)
-        with tandemlog.Admin(made.endpoints.split(","), security=made.client) as admin:
+        wait_ready(local)
+        with tandemlog.Admin(local.endpoints.split(","), security=local.client) as admin:
             for name in topics(topic_count):
                 admin.create_topic(name, queues=QUEUES)
-        yield made
+        yield local
     finally:
-        made.stop()
+        local.stop()
 
 
-def wait_ready(made: LocalCluster, timeout_s: float = 60) -> Topology:
-    """Until every node answers and has dispatched what the master has."""
+def wait_ready(local: LocalCluster, timeout_s: float = 60) -> Topology:
+    """Wait until every node answers and has dispatched the whole log of the master."""
     deadline = time.monotonic() + timeout_s
-    with tandemlog.Admin(made.endpoints.split(","), security=made.client) as admin:
+    with tandemlog.Admin(local.endpoints.split(","), security=local.client) as admin:
         while True:
             with contextlib.suppress(TandemlogError):
-                found = admin.cluster()
-                master = found.master
-                nodes = [node for node in found.nodes if node.reachable]
+                topology = admin.cluster()
+                master = topology.master
+                nodes = [node for node in topology.nodes if node.reachable]
                 if (
                     master is not None
-                    and len(nodes) == len(made.nodes)
+                    and len(nodes) == len(local.nodes)
                     and all(node.reput_offset == master.wrote_offset for node in nodes)
                 ):
-                    return found
+                    return topology
             if time.monotonic() > deadline:
-                raise RuntimeError(f"the cluster in {made.directory} did not settle")
+                raise RuntimeError(f"the cluster in {local.directory} is not in sync")
             time.sleep(0.02)
 
 
+def cpu_seconds_of(process: int) -> float:
+    """Processor time of a process and of its children that have ended, user and system mode."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
 def memory_mb(process: int) -> float:
-    """Memory of its own (without mapped files) of a process, in MB."""
+    """A process's own memory (without mapped files), in MB."""
     status = Path(f"/proc/{process}/status").read_text()
     fields = dict(line.split(":", 1) for line in status.splitlines())
     return int(fields["RssAnon"].split()[0]) / 1024

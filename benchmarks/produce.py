@@ -67,18 +67,18 @@ def send_rate(endpoints: list[str], count: int = SINGLE, security: Security | No
 
 
 def run(folder: Path) -> list[Figure]:
-    """In turns, so that whatever else the machine does falls on both."""
+    """In turns, so that other load of the machine affects both."""
     with (
         cluster(folder / "alone", TOPICS) as alone,
         cluster(folder / "pair", TOPICS, slaves=1, replication="sync", min_in_sync=2) as pair,
     ):
 
-        def once(rate: Callable[[list[str]], float], made: LocalCluster) -> float:
+        def once(rate: Callable[[list[str]], float], local: LocalCluster) -> float:
             bring_in_memory(folder, 3 << 30)
-            return rate(made.endpoints.split(","))
+            return rate(local.endpoints.split(","))
 
         many, single = (
-            medians_in_turns(RUNS, [partial(once, rate, made) for made in (alone, pair)])
+            medians_in_turns(RUNS, [partial(once, rate, local) for local in (alone, pair)])
             for rate in (send_many_rate, send_rate)
         )
     return [

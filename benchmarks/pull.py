@@ -28,7 +28,7 @@ def rate(endpoint: str, security: Security | None = None) -> float:
             count += len(batch)
         seconds = time.perf_counter() - began
     if count != COUNT:
-        raise RuntimeError(f"{count} of {COUNT} messages came")
+        raise RuntimeError(f"{count} of {COUNT} messages were read")
     return count * BODY / seconds
 
 
@@ -44,8 +44,8 @@ def fill(endpoint: str, security: Security | None = None) -> None:
 def run(folder: Path) -> list[Figure]:
     # as docs/client.md tells a program that reads fast
     keep_freed_memory()
-    with cluster(folder, 1) as made:
-        endpoint = made.nodes[0].endpoint
+    with cluster(folder, 1) as local:
+        endpoint = local.nodes[0].endpoint
         fill(endpoint)
-        found = median_of(3, lambda: rate(endpoint))
-    return [Figure("pull, 1 KiB bodies", found / 1e6, "MB/s", goal=500)]
+        bytes_per_s = median_of(3, lambda: rate(endpoint))
+    return [Figure("pull, 1 KiB bodies", bytes_per_s / 1e6, "MB/s", goal=500)]

@@ -18,41 +18,41 @@ GIB = 1 << 30
 STEP = 1_000_000
 
 
-def fill(made: LocalCluster, size: int) -> None:
-    with tandemlog.Admin(made.nodes[0].endpoint) as admin:
+def fill(local: LocalCluster, size: int) -> None:
+    with tandemlog.Admin(local.nodes[0].endpoint) as admin:
         while admin.cluster().nodes[0].wrote_offset < size:
-            send_many_rate([made.nodes[0].endpoint], STEP)
+            send_many_rate([local.nodes[0].endpoint], STEP)
 
 
-def first_put(made: LocalCluster) -> float:
+def first_put(local: LocalCluster) -> float:
     """Seconds from the start of the process to the answer."""
-    node = made.nodes[0]
+    node = local.nodes[0]
     if node.process is not None:
         node.process.kill()
         node.process.wait()
     began = time.perf_counter()
-    made.start_node(node)
+    local.start_node(node)
     with tandemlog.Producer(node.endpoint) as producer:
         producer.send(Message(topics(1)[0], b"the first one")).result(60)
     return time.perf_counter() - began
 
 
-def restart(made: LocalCluster) -> float:
+def restart(local: LocalCluster) -> float:
     """The median of several kills, each after another burst."""
 
     def once() -> float:
-        send_many_rate([made.nodes[0].endpoint], STEP)
-        return first_put(made)
+        send_many_rate([local.nodes[0].endpoint], STEP)
+        return first_put(local)
 
     return median_of(3, once)
 
 
 def run(folder: Path) -> list[Figure]:
-    with cluster(folder, TOPICS, flush="async") as made:
-        fill(made, 4 * GIB)
-        small = restart(made)
-        fill(made, 16 * GIB)
-        large = restart(made)
+    with cluster(folder, TOPICS, flush="async") as local:
+        fill(local, 4 * GIB)
+        small = restart(local)
+        fill(local, 16 * GIB)
+        large = restart(local)
     return [
         Figure("first put after kill -9, 4 GiB", small, "s", goal=2, at_most=True),
         Figure(

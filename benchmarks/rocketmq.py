@@ -1,8 +1,8 @@
 """A node that follows a RocketMQ broker beside RocketMQ's own slave, from an empty disk.
 
-One broker has a log of about 740 MB. In turns our node and a slave broker of the same version take
-it from the first byte on. Measured from the first byte that is there to the last one: ours is
-durable then, theirs is written. The broker's processor time of each run is what following costs it.
+One broker has a log of about 740 MB. In turns our node and a slave broker of the same version copy
+it from the first byte on. The time runs from the first byte there to the last one: our log is
+durable then, theirs is written. The broker's processor time of each run is the cost of a follower.
 Needs Java and Maven; the tests' own tooling starts the brokers.
 """
 
@@ -17,6 +17,7 @@ from shutil import rmtree
 from typing import Any
 
 from benchmarks.harness import Figure
+from benchmarks.nodes import cpu_seconds_of
 from helpers.running import ROOT, NodeProcess, free_ports
 from interop.load import Load
 from interop.rocketmq import Broker, NameServer, StoreSizes, ask
@@ -29,7 +30,6 @@ ROUNDS = 5
 POLL_S = 0.05
 TIMEOUT_S = 120.0
 SIZES = StoreSizes(1 << 30, 6_000_000, 5_000_000, 20_000_000)
-TICKS_PER_SECOND = 100
 
 
 def run(folder: Path) -> list[Figure]:
@@ -137,7 +137,5 @@ def end_of(port: int) -> int:
 
 
 def processor_s(broker: Broker) -> float:
-    """User and system time of the broker's process so far."""
     assert broker.process is not None
-    fields = Path(f"/proc/{broker.process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
+    return cpu_seconds_of(broker.process.pid)

@@ -1,8 +1,8 @@
-"""A folder for one benchmark, with gigabytes in it, that is gone again however the benchmark ends.
+"""A folder for the gigabytes of one benchmark, removed however the benchmark ends.
 
-A signal that ends a process unwinds nothing: SIGTERM becomes SystemExit here, as Ctrl-C is
-KeyboardInterrupt, so what the benchmark has started is stopped and the folder removed. Both count
-once: the second one would break off the cleaning.
+A signal that ends a process runs no `finally`: SIGTERM becomes SystemExit here, as Ctrl-C is
+KeyboardInterrupt, so what the benchmark has started is stopped and the folder removed. Only the
+first signal counts: a second one would interrupt the cleaning.
 """
 
 import signal

@@ -5,7 +5,7 @@
     secured    TLS and an identity with patterns for topics, found by its token at each call
 
 Each cluster is one node. They are measured in turns, so that the ratios are of one run, and each
-turn begins with another one: what comes after a pause, or after the writes of another, is slower.
+turn begins with another cluster: after a pause, or after writes to another cluster, one is slower.
 """
 
 import statistics
@@ -42,39 +42,39 @@ def without_certificates(settings: str) -> str:
     return settings.replace('"required"', '"none"')
 
 
-def caller(made: LocalCluster) -> Security:
-    """An identity with the rights that it needs, and no more."""
-    if made.security is None:
+def caller(local: LocalCluster) -> Security:
+    """An identity with just the rights that it needs."""
+    if local.security is None:
         return Security()
     token = new_token()
     mine = (*topics(produce.TOPICS), "nothing-of-this-*")
-    with edited(made.security.access_file) as access:
+    with edited(local.security.access_file) as access:
         access.add_token("bench", hash_of(token), Grant(read=mine, write=mine))
-    return Security(made.security.client.ca_file, token=token)
+    return Security(local.security.client.ca_file, token=token)
 
 
-def send_many(security: Security, made: LocalCluster, folder: Path) -> float:
+def send_many(security: Security, local: LocalCluster, folder: Path) -> float:
     bring_in_memory(folder, 1 << 28)
-    return produce.send_many_rate(made.endpoints.split(","), security=security)
+    return produce.send_many_rate(local.endpoints.split(","), security=security)
 
 
-def send(security: Security, made: LocalCluster, folder: Path) -> float:
+def send(security: Security, local: LocalCluster, folder: Path) -> float:
     bring_in_memory(folder, 1 << 28)
-    return produce.send_rate(made.endpoints.split(","), security=security)
+    return produce.send_rate(local.endpoints.split(","), security=security)
 
 
-def pulled(security: Security, made: LocalCluster, _: Path) -> float:
-    return pull.rate(made.endpoints, security) / 1e6
+def pulled(security: Security, local: LocalCluster, _: Path) -> float:
+    return pull.rate(local.endpoints, security) / 1e6
 
 
 def medians(measures: Sequence[Callable[[], float]]) -> list[float]:
     """Of RUNS turns, each in another order."""
-    found: list[list[float]] = [[] for _ in measures]
+    values: list[list[float]] = [[] for _ in measures]
     for turn in range(RUNS):
         for place in range(len(measures)):
             which = (turn + place) % len(measures)
-            found[which].append(measures[which]())
-    return [statistics.median(each) for each in found]
+            values[which].append(measures[which]())
+    return [statistics.median(each) for each in values]
 
 
 def run(folder: Path) -> list[Figure]:
@@ -84,30 +84,33 @@ def run(folder: Path) -> list[Figure]:
         cluster(folder / "tls", produce.TOPICS, without_access, secure=True) as tls,
         cluster(folder / "secured", produce.TOPICS, without_certificates, secure=True) as secured,
     ):
-        made = (plain, tls, secured)
+        clusters = (plain, tls, secured)
         callers = (Security(), Security(tls.client.ca_file), caller(secured))
-        time_to_know(secured, callers[2])
+        wait_for_access(secured, callers[2])
         figures = []
         for what, unit, measure in (
             ("send_many", "messages/s", send_many),
             ("send", "messages/s", send),
         ):
-            both = [
-                partial(measure, who, one, folder) for who, one in zip(callers, made, strict=True)
+            measures = [
+                partial(measure, who, one, folder)
+                for who, one in zip(callers, clusters, strict=True)
             ]
-            figures += _figures(what, unit, medians(both))
+            figures += _figures(what, unit, medians(measures))
     with (
         cluster(folder / "plain2", 1) as plain,
         cluster(folder / "tls2", 1, without_access, secure=True) as tls,
         cluster(folder / "secured2", 1, without_certificates, secure=True) as secured,
     ):
-        made = (plain, tls, secured)
+        clusters = (plain, tls, secured)
         callers = (Security(), Security(tls.client.ca_file), caller(secured))
-        time_to_know(secured, callers[2])
-        for one, who in zip(made, callers, strict=True):
+        wait_for_access(secured, callers[2])
+        for one, who in zip(clusters, callers, strict=True):
             pull.fill(one.endpoints, who)
-        both = [partial(pulled, who, one, folder) for who, one in zip(callers, made, strict=True)]
-        figures += _figures("pull", "MB/s", medians(both))
+        measures = [
+            partial(pulled, who, one, folder) for who, one in zip(callers, clusters, strict=True)
+        ]
+        figures += _figures("pull", "MB/s", medians(measures))
     return figures
 
 
@@ -119,12 +122,12 @@ def _figures(what: str, unit: str, rates: list[float]) -> list[Figure]:
     ]
 
 
-def time_to_know(made: LocalCluster, who: Security) -> None:
-    """Until the nodes have read the access file again."""
+def wait_for_access(local: LocalCluster, who: Security) -> None:
+    """Wait until the nodes have read the access file again."""
     deadline = time.monotonic() + 30
     while True:
         try:
-            with Admin(made.endpoints.split(","), security=who) as admin:
+            with Admin(local.endpoints.split(","), security=who) as admin:
                 admin.topics()
             return
         except AuthenticationError:

@@ -2,7 +2,7 @@
 
 The log has 1 KiB bodies with three properties, 64 queues, files of 32 MiB. Each figure is the
 median of warm runs; ratios are against Spark's own Parquet reader and writer, and against the same
-rows by way of binaryFile and mapInArrow, in the same session.
+rows through binaryFile and mapInArrow, in the same session.
 """
 
 import shutil
@@ -35,7 +35,7 @@ ROWS_A_BATCH = 2048
 
 
 def make_log(store: Path) -> int:
-    """The log files; answers how many bytes of records they hold."""
+    """Write the log files; returns the bytes of their records."""
     folder = store / "commitlog"
     folder.mkdir(parents=True)
     records, sizes, queues = _one_file()
@@ -145,10 +145,10 @@ def _messages_of(files: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in files:
         for content in batch.column("content"):
             data = np.frombuffer(content.as_buffer(), np.uint8)
-            found = walk(data)
-            for start in range(0, found.count, ROWS_A_BATCH):
+            walked = walk(data)
+            for start in range(0, walked.count, ROWS_A_BATCH):
                 part = slice(start, start + ROWS_A_BATCH)
-                headers = gather_headers(data, found.positions[part], found.sizes[part])
+                headers = gather_headers(data, walked.positions[part], walked.sizes[part])
                 yield message_batch(data, headers, MESSAGES)
 
 

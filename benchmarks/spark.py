@@ -1,4 +1,4 @@
-"""What the figures of Spark share."""
+"""What the benchmarks of Spark share."""
 
 import time
 from collections.abc import Callable

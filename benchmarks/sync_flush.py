@@ -16,7 +16,7 @@ EACH = 1_500
 
 
 def rate(endpoints: list[str]) -> float:
-    """64 producers, each with a window of its own; messages per second in all."""
+    """Messages per second of 64 producers together, each with its own window."""
     body = b"x" * BODY_BYTES
     name = topics(1)[0]
     start = threading.Barrier(PRODUCERS + 1)
@@ -46,8 +46,8 @@ def rate(endpoints: list[str]) -> float:
 def run(folder: Path) -> list[Figure]:
     rates = {}
     for flush in ("async", "sync"):
-        with cluster(folder / flush, 1, flush=flush) as made:
-            endpoints = made.endpoints.split(",")
+        with cluster(folder / flush, 1, flush=flush) as local:
+            endpoints = local.endpoints.split(",")
             rates[flush] = median_of(3, partial(rate, endpoints))
     return [
         Figure(

@@ -21,7 +21,7 @@ def batches(topic_count: int, records: int, count: int, seed: int = 1) -> list[R
     chooser = random.Random(seed)
     names = topics(topic_count)
     frames = [TopicFrame(name, "127.0.0.1:0") for name in names]
-    made = []
+    requests = []
     for number in range(count):
         entries: dict[tuple[int, int], int] = {}
         framed, indexes = [], []
@@ -45,7 +45,7 @@ def batches(topic_count: int, records: int, count: int, seed: int = 1) -> list[R
                 )
             )
         used = sorted({topic for topic, _ in entries})
-        made.append(
+        requests.append(
             RecordBatch(
                 records=b"".join(framed),
                 sizes=np.array([len(each) for each in framed], np.uint32),
@@ -55,4 +55,4 @@ def batches(topic_count: int, records: int, count: int, seed: int = 1) -> list[R
                 queue_ids=np.array([queue for _, queue in entries], np.uint32),
             )
         )
-    return made
+    return requests

@@ -1,9 +1,9 @@
-"""confluent-kafka's part, run in an environment of its own: one measurement, told as a line.
+"""confluent-kafka's part, run in an environment of its own: one measurement, printed as a line.
 
     python -m benchmarks.peers.confluent_client BROKER WORK COUNT
 
-It has no batches that carry fields, so that every way of reading is compared with `consume` and
-the same fields read from its messages.
+It has no batches with fields, so every way of reading is compared with `consume` and the same
+fields read from its messages.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from benchmarks.peers.measures import (
     paced,
     percentiles,
     places,
-    tell,
+    report,
     timed,
     topics,
     waited_ms,
@@ -38,8 +38,8 @@ SETTINGS = {"acks": 1, "linger.ms": 5, "batch.size": 65_536}
 def make_topics(broker: str, count: int) -> None:
     admin = AdminClient({"bootstrap.servers": broker})
     wanted = [*topics(), READ_TOPIC, PACED_TOPIC]
-    made = admin.create_topics([NewTopic(name, QUEUES, 1) for name in wanted])
-    for future in made.values():
+    futures = admin.create_topics([NewTopic(name, QUEUES, 1) for name in wanted])
+    for future in futures.values():
         future.result(60)
 
 
@@ -65,11 +65,11 @@ def send(broker: str, count: int) -> None:
     body = b"x" * BODY_BYTES
     _produce(producer, places(count // 5, seed=2), body)
     chosen = places(count)
-    tell(timed(count, lambda: _produce(producer, chosen, body)))
+    report(timed(count, lambda: _produce(producer, chosen, body)))
 
 
 def send_heard(broker: str, count: int) -> None:
-    """As `send`, with a callback for each message: what a future is to ours."""
+    """As `send`, with a callback for each message, as our client has a future."""
     producer = _producer(broker, **SETTINGS)
     body = b"x" * BODY_BYTES
     _produce(producer, places(count // 5, seed=2), body)
@@ -96,11 +96,11 @@ def send_heard(broker: str, count: int) -> None:
     measured = timed(count, work)
     if failures:
         raise KafkaException(failures[0])
-    tell(measured)
+    report(measured)
 
 
 def fill(broker: str, count: int) -> None:
-    """What is read: bodies of 1 KiB with a key, a tag and one property."""
+    """The messages to read: bodies of 1 KiB with a key, a tag and one property."""
     producer = _producer(broker, **SETTINGS)
     body = b"x" * READ_BODY_BYTES
     for number in range(count):
@@ -149,7 +149,7 @@ def _read(broker: str, count: int, take: Callable[[list[Any]], object]) -> None:
 
         measured = timed(count - 1, rest)
         consumer.close()
-    tell(measured)
+    report(measured)
 
 
 def _bodies(messages: list[Any]) -> None:
@@ -206,7 +206,7 @@ def paced_send(broker: str, count: int) -> None:
     cpu, began = time.process_time(), time.perf_counter()
     sent = paced(count, 10, send_one)
     producer.flush()
-    tell(Measured(sent, time.perf_counter() - began, time.process_time() - cpu, ack_ms=waits))
+    report(Measured(sent, time.perf_counter() - began, time.process_time() - cpu, ack_ms=waits))
 
 
 def paced_read(broker: str, count: int) -> None:
@@ -228,7 +228,7 @@ def paced_read(broker: str, count: int) -> None:
             waits.append(waited_ms(message.value(), now))
     waits = waits[2 * count :]  # the first two seconds warm up
     sampled = percentiles(waits, 1_000)
-    tell(Measured(seen, time.perf_counter() - began, time.process_time(), hand_ms=sampled))
+    report(Measured(seen, time.perf_counter() - began, time.process_time(), hand_ms=sampled))
     consumer.close()
 
 

@@ -1,7 +1,7 @@
-"""What every client is asked to do, and the arithmetic of the answers: the same for all of them.
+"""The work of every client, and the arithmetic of the results: the same for all clients.
 
     Work       who sends what: a body, and a topic and a queue for each message, drawn at random
-    Measured   what one client's run came to: messages, seconds, processor time, waiting times
+    Measured   the result of one client's run: messages, seconds, processor time, waiting times
     Comparison one row of the table: the medians of both sides, and their ratio
 
 Standard library only: a peer's own environment has nothing else.
@@ -56,11 +56,11 @@ class Measured:
         """Of the client, for a message."""
         return 1e6 * self.cpu_seconds / self.count
 
-    def told(self) -> str:
+    def to_json(self) -> str:
         return json.dumps(asdict(self))
 
     @staticmethod
-    def heard(line: str) -> "Measured":
+    def from_json(line: str) -> "Measured":
         return Measured(**json.loads(line))
 
 
@@ -71,8 +71,8 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def percentiles(values: Sequence[float], count: int) -> list[float]:
-    """`count` of them, evenly up to the highest: what is told of very many values. Raises
-    ValueError for no values."""
+    """`count` of them, evenly up to the highest: the summary of very many values. Raises ValueError
+    for no values."""
     ordered = _sorted(values)
     return [_ranked(ordered, 100 * number / count) for number in range(1, count + 1)]
 
@@ -90,7 +90,7 @@ def _ranked(ordered: Sequence[float], percent: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One row: what was measured of us and of the peer, a value for each round."""
+    """One row: our values and those of the peer, one for each round."""
 
     name: str
     unit: str
@@ -108,7 +108,7 @@ class Comparison:
     @property
     def ratio(self) -> float:
         """The median of the rounds' ratios: the two sides of a round ran one after the other, so
-        what else the machine did is in both."""
+        other load of the machine affects both."""
         return statistics.median(
             ours / theirs for ours, theirs in zip(self.ours, self.theirs, strict=True)
         )
@@ -160,7 +160,7 @@ def waited_ms(body: bytes, now: float) -> float:
     return (now - float(body[: body.index(b" ")])) * 1000
 
 
-def tell(measured: Measured) -> None:
-    """Gives the result of a client program to the one that started it."""
-    sys.stdout.write(measured.told() + "\n")
+def report(measured: Measured) -> None:
+    """Prints the result of a client program for the program that started it."""
+    sys.stdout.write(measured.to_json() + "\n")
     sys.stdout.flush()

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.harness import Figure, bring_in_memory, number
-from benchmarks.nodes import cluster
+from benchmarks.nodes import cluster, cpu_seconds_of
 from benchmarks.peers import kafka
 from benchmarks.peers.measures import Comparison, Measured, percentile
 
@@ -78,17 +78,17 @@ class Side:
 
     def run(self, work: str, count: int) -> str:
         process = self.start(work, count)
-        said, _ = process.communicate(timeout=TIMEOUT_S)
+        output, _ = process.communicate(timeout=TIMEOUT_S)
         if process.returncode:
             raise RuntimeError(f"{' '.join(self._command)} {work}: ended with {process.returncode}")
-        return said.strip()
+        return output.strip()
 
     def measure(self, work: str, row: Row) -> Measured:
-        before = process_cpu_seconds(self._server)
-        found = Measured.heard(self.run(work, row.count))
-        used = process_cpu_seconds(self._server) - before
+        before = cpu_seconds_of(self._server)
+        measured = Measured.from_json(self.run(work, row.count))
+        used = cpu_seconds_of(self._server) - before
         self.server_cpu_us = 1e6 * used / row.handled
-        return found
+        return measured
 
     def waits(self, rate: int) -> Measured:
         """`rate` messages a second, and how long they waited."""
@@ -96,23 +96,17 @@ class Side:
         assert reader.stdout is not None
         if reader.stdout.readline().strip() != "ready":
             raise RuntimeError("the reader did not start")
-        sent = Measured.heard(self.run("paced_send", rate))
-        heard = Measured.heard(reader.communicate(timeout=TIMEOUT_S)[0].strip())
-        return replace(sent, hand_ms=heard.hand_ms)
-
-
-def process_cpu_seconds(process: int) -> float:
-    """Of a process and what it has started and waited for, user and system mode."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+        sent = Measured.from_json(self.run("paced_send", rate))
+        received = Measured.from_json(reader.communicate(timeout=TIMEOUT_S)[0].strip())
+        return replace(sent, hand_ms=received.hand_ms)
 
 
 def run(folder: Path) -> list[Figure]:
     with (
         kafka.broker(folder / "kafka") as (broker, broker_id),
-        cluster(folder / "tandemlog", 1) as made,
+        cluster(folder / "tandemlog", 1) as local,
     ):
-        [node] = made.nodes
+        [node] = local.nodes
         assert node.process is not None
         ours = Side(
             [sys.executable, "-m", "benchmarks.peers.tandemlog_client", node.endpoint],
@@ -146,7 +140,7 @@ def _compare(
     folder: Path, ours: Side, theirs: Side
 ) -> tuple[list[Comparison], dict[str, list[float]]]:
     """All rows; and by row the processor time of a message, us: client, broker, of both sides."""
-    found: dict[str, tuple[list[float], list[float]]] = {row.name: ([], []) for row in ROWS}
+    rates: dict[str, tuple[list[float], list[float]]] = {row.name: ([], []) for row in ROWS}
     costs: dict[str, list[float]] = {}
     reads = [row for row in ROWS if row.count == READ]
     for rows in ([row for row in ROWS if row not in reads], reads):
@@ -158,20 +152,20 @@ def _compare(
             measured: dict[str, Measured] = {}
             for row in rows:
                 if row.theirs not in measured:
-                    _settle(folder)
+                    _prepare(folder)
                     measured[row.theirs] = theirs.measure(row.theirs, row)
                     their_cost = [measured[row.theirs].cpu_us, theirs.server_cpu_us]
-                _settle(folder)
+                _prepare(folder)
                 mine = ours.measure(row.ours, row)
-                found[row.name][0].append(mine.rate)
-                found[row.name][1].append(measured[row.theirs].rate)
+                rates[row.name][0].append(mine.rate)
+                rates[row.name][1].append(measured[row.theirs].rate)
                 costs[row.name] = [mine.cpu_us, ours.server_cpu_us, *their_cost]
-    return [Comparison(row.name, "messages/s", *found[row.name]) for row in ROWS], costs
+    return [Comparison(row.name, "messages/s", *rates[row.name]) for row in ROWS], costs
 
 
-def _settle(folder: Path) -> None:
-    """Each measurement begins alike: what the one before has written is on the disk, and there is
-    memory for what this one writes."""
+def _prepare(folder: Path) -> None:
+    """The same start for each measurement: what the one before has written is on the disk, and
+    there is memory for what this one writes."""
     os.sync()
     bring_in_memory(folder, 2 << 30)
 

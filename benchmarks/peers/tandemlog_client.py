@@ -1,4 +1,4 @@
-"""Our part: one measurement in a process of its own, told as a line.
+"""Our part: one measurement in a process of its own, printed as a line.
 
     python -m benchmarks.peers.tandemlog_client ENDPOINT WORK COUNT
 
@@ -23,7 +23,7 @@ from benchmarks.peers.measures import (
     paced,
     percentiles,
     places,
-    tell,
+    report,
     timed,
     topics,
     waited_ms,
@@ -53,13 +53,13 @@ def send(endpoint: str, count: int) -> None:
 
         work(places(count // 5, seed=2))
         chosen = places(count)
-        tell(timed(count, lambda: work(chosen)))
+        report(timed(count, lambda: work(chosen)))
 
 
 def send_messages(endpoint: str, count: int) -> None:
-    """Made and sent: an object for each message belongs to it. An iterator, as a program gives that
-    has more of them than a few thousand: Python's garbage collector looks again and again at a
-    list of half a million objects."""
+    """An object for each message, created and sent. An iterator, as in a program with more than a
+    few thousand messages: Python's garbage collector would examine a list of half a million objects
+    again and again."""
     body = b"x" * BODY_BYTES
     with Producer(endpoint) as producer:
 
@@ -70,7 +70,7 @@ def send_messages(endpoint: str, count: int) -> None:
 
         work(places(count // 5, seed=2))
         chosen = places(count)
-        tell(timed(count, lambda: work(chosen)))
+        report(timed(count, lambda: work(chosen)))
 
 
 def send_columns(endpoint: str, count: int) -> None:
@@ -85,7 +85,7 @@ def send_columns(endpoint: str, count: int) -> None:
         producer.send_many(
             None, (data, bodies[1][: part + 1]), topics=names[:part], queues=queues[:part]
         )
-        tell(timed(count, lambda: producer.send_many(None, bodies, topics=names, queues=queues)))
+        report(timed(count, lambda: producer.send_many(None, bodies, topics=names, queues=queues)))
 
 
 def fill(endpoint: str, count: int) -> None:
@@ -120,7 +120,7 @@ def _read(endpoint: str, count: int, way: Way) -> None:
                         raise RuntimeError(f"not all of the last {left} messages came")
 
                 measured = timed(left, rest)
-        tell(measured)
+        report(measured)
 
 
 def _batches(stream: Stream) -> Iterator[int]:
@@ -184,7 +184,7 @@ def paced_send(endpoint: str, count: int) -> None:
         cpu, began = cpu_seconds(), time.perf_counter()
         sent = paced(count, 10, send_one)
         producer.flush()
-        tell(Measured(sent, time.perf_counter() - began, cpu_seconds() - cpu, ack_ms=waits))
+        report(Measured(sent, time.perf_counter() - began, cpu_seconds() - cpu, ack_ms=waits))
 
 
 def paced_read(endpoint: str, count: int) -> None:
@@ -210,7 +210,7 @@ def paced_read(endpoint: str, count: int) -> None:
                 waits.append(waited_ms(message.body, now))
     waits = waits[2 * count :]  # the first two seconds warm up
     sampled = percentiles(waits, 1_000)
-    tell(Measured(seen, time.perf_counter() - began, cpu_seconds(), hand_ms=sampled))
+    report(Measured(seen, time.perf_counter() - began, cpu_seconds(), hand_ms=sampled))
 
 
 WORKS = {

@@ -48,7 +48,7 @@ def test_a_comparison_takes_the_median_of_the_ratios_of_its_rounds() -> None:
 
 def test_what_a_client_tells_is_what_is_heard() -> None:
     measured = Measured(1000, 0.5, 0.002, ack_ms=[1.5], hand_ms=[2.5, 3.0])
-    assert Measured.heard(measured.told()) == measured
+    assert Measured.from_json(measured.to_json()) == measured
     assert (measured.rate, measured.cpu_us) == (2000, 2.0)
 
 

@@ -165,3 +165,6 @@ class Replica:
 
 
 SYNC: dict[str, Any] = {"mode": Replication.SYNC, "min_in_sync": 2}
+
+
+Make = Callable[..., Replica]

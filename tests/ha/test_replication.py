@@ -4,34 +4,18 @@ import errno
 import os
 import shutil
 import threading
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 from grpc import aio
 
-from fakes.replicas import SYNC, Replica, eventually
+from fakes.replicas import SYNC, Make, Replica, eventually
 from tandemlog.format.files.epochs import EpochTable
 from tandemlog_server.ha.master.node_status import READ_ONLY
 from tandemlog_server.ha.slave.slave import ReplicationSlave
 from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 from tandemlog_server.storage.errors import CorruptStoreError, FlushFailedError
 from tandemlog_server.storage.metadata.topics import TopicConfig
-
-Make = Callable[..., Replica]
-
-
-@pytest.fixture
-async def replica(tmp_path: Path) -> AsyncIterator[Make]:
-    made: list[Replica] = []
-
-    def make(node_id: str, **settings: object) -> Replica:
-        made.append(Replica(tmp_path, node_id, **settings))  # type: ignore[arg-type]
-        return made[-1]
-
-    yield make
-    for each in reversed(made):
-        await each.stop()
 
 
 async def pair(make: Make, **settings: object) -> tuple[Replica, Replica]:

@@ -1,15 +1,14 @@
 """False and broken peers against real sessions over real gRPC: nobody else is stopped."""
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from grpc import aio
 
-from fakes.replicas import SYNC, Replica, eventually
+from fakes.replicas import SYNC, Make, Replica, eventually
 from tandemlog.format.constants import Buffer
 from tandemlog.format.files.epochs import EpochEntry
 from tandemlog.v1 import replication_pb2
@@ -30,21 +29,7 @@ from tandemlog_server.ha.protocol.frames import (
 from tandemlog_server.ha.protocol.replication_service import PATH, ReplicationService
 from tandemlog_server.storage.metadata.topics import TopicConfig
 
-Make = Callable[..., Replica]
 HELLO = Hello("cluster", "x", "1", "x:1")
-
-
-@pytest.fixture
-async def replica(tmp_path: Path) -> AsyncIterator[Make]:
-    made: list[Replica] = []
-
-    def make(node_id: str, **settings: object) -> Replica:
-        made.append(Replica(tmp_path, node_id, **settings))  # type: ignore[arg-type]
-        return made[-1]
-
-    yield make
-    for each in reversed(made):
-        await each.stop()
 
 
 async def say(master: Replica, *frames: SlaveFrame | bytes) -> list[MasterFrame]:

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from fakes.master_view import master_view
+from tandemlog.format.files.epochs import EpochEntry
 from tandemlog_server.ha.config import HaConfig, Replication
 from tandemlog_server.ha.master.foreign_slaves import FOREIGN_SILENCE_S, foreign_hello
 from tandemlog_server.ha.master.master_group import MasterGroup
 from tandemlog_server.ha.master.node_status import slave_rows
 from tandemlog_server.ha.master.session import MasterSession
 from tandemlog_server.ha.protocol.frames import Ack, Hello
-from tandemlog_server.ha.protocol.handshake import MasterView
 from tandemlog_server.ha.state import InSyncRecord, Member
 
 ME = Member("m", "mi")
@@ -18,19 +18,7 @@ BROKER = Member("rocketmq:10.0.0.9", "rocketmq")
 
 def group(*, required: int = 2, members: frozenset[Member] = frozenset({ME})) -> MasterGroup:
     config = HaConfig("c", "m", mode=Replication.SYNC, min_in_sync=required)
-    view = MasterView(
-        cluster_id="c",
-        node_id="m",
-        incarnation="mi",
-        endpoint="m:1",
-        epoch=3,
-        epochs=EpochTable((EpochEntry(1, 0),)),
-        min_offset=0,
-        end_offset=1000,
-        confirm=0,
-        file_size=4096,
-        proof_bytes=64,
-    )
+    view = master_view(EpochEntry(1, 0))
     return MasterGroup(config, ME, view, InSyncRecord(3, 1, members), 1000, 100.0)
 
 

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from fakes.master_view import master_view
+from tandemlog.format.files.epochs import EpochEntry
 from tandemlog_server.ha.config import HaConfig, Replication
 from tandemlog_server.ha.master.master_group import MasterGroup
 from tandemlog_server.ha.master.node_status import CATCHING_UP, IN_SYNC, slave_rows
 from tandemlog_server.ha.master.session import MasterAction, MasterSession, SendAnswer, SendRefusal
 from tandemlog_server.ha.protocol.frames import PREPARING, Ack, Hello
-from tandemlog_server.ha.protocol.handshake import MasterView
 from tandemlog_server.ha.state import InSyncRecord, Member
 
 ME = Member("m", "mi")
@@ -18,19 +18,7 @@ def group(
     *, end: int = 1000, required: int = 2, replication: Replication = Replication.SYNC
 ) -> MasterGroup:
     config = HaConfig("c", "m", mode=replication, min_in_sync=required)
-    view = MasterView(
-        cluster_id="c",
-        node_id="m",
-        incarnation="mi",
-        endpoint="m:1",
-        epoch=3,
-        epochs=EpochTable((EpochEntry(1, 0), EpochEntry(3, end))),
-        min_offset=0,
-        end_offset=end,
-        confirm=0,
-        file_size=4096,
-        proof_bytes=64,
-    )
+    view = master_view(EpochEntry(1, 0), EpochEntry(3, end), end=end)
     return MasterGroup(config, ME, view, InSyncRecord(3, 1, frozenset({ME})), end, 100.0)
 
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from fakes.master_view import master_view
+from tandemlog.format.files.epochs import EpochEntry
 from tandemlog_server.ha.config import HaConfig, Replication
 from tandemlog_server.ha.master.master_group import MasterGroup
 from tandemlog_server.ha.master.session import SendChunk
@@ -20,7 +21,7 @@ from tandemlog_server.ha.protocol.frames import (
     decode_slave_frame,
     encode_slave_frame,
 )
-from tandemlog_server.ha.protocol.handshake import MasterView, SlaveView
+from tandemlog_server.ha.protocol.handshake import SlaveView
 from tandemlog_server.ha.protocol.versions import OURS, SILENT_PEER, Build
 from tandemlog_server.ha.slave.session import Send, SlaveSession
 from tandemlog_server.ha.state import InSyncRecord, Member
@@ -34,20 +35,7 @@ class Rig:
     """A master of epoch 3 and the slaves that greet it."""
 
     def __init__(self, *members: Member) -> None:
-        view = MasterView(
-            cluster_id="c",
-            node_id="m",
-            incarnation="mi",
-            endpoint="m:1",
-            epoch=3,
-            epochs=EpochTable((EpochEntry(3, 0),)),
-            min_offset=0,
-            end_offset=100,
-            confirm=0,
-            file_size=4096,
-            proof_bytes=64,
-            elected=True,
-        )
+        view = master_view(EpochEntry(3, 0), end=100, elected=True)
         config = HaConfig("c", "m", mode=Replication.SYNC_DEGRADE)
         record = InSyncRecord(3, 1, frozenset({ME, *members}))
         self.group = MasterGroup(config, ME, view, record, 100, NOW)

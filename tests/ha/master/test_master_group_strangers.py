@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fakes.master_view import master_view
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
 from tandemlog.v1 import replication_pb2
 from tandemlog_server.ha.config import HaConfig, Replication
@@ -24,7 +25,6 @@ from tandemlog_server.ha.protocol.frames import (
 )
 from tandemlog_server.ha.protocol.handshake import (
     MAX_EPOCH_JUMP,
-    MasterView,
     SlaveView,
     check_answer,
 )
@@ -42,19 +42,7 @@ ME, B = Member("m", "mi"), Member("b", "1")
 
 def group(*members: Member, known: tuple[str, ...] = ("m", "b")) -> MasterGroup:
     config = HaConfig("c", "m", mode=Replication.SYNC, min_in_sync=1)
-    view = MasterView(
-        cluster_id="c",
-        node_id="m",
-        incarnation="mi",
-        endpoint="m:1",
-        epoch=3,
-        epochs=EpochTable((EpochEntry(1, 0), EpochEntry(3, 1000))),
-        min_offset=0,
-        end_offset=1000,
-        confirm=0,
-        file_size=4096,
-        proof_bytes=64,
-    )
+    view = master_view(EpochEntry(1, 0), EpochEntry(3, 1000))
     record = InSyncRecord(3, 1, frozenset({ME, *members}), known=frozenset(known))
     return MasterGroup(config, ME, view, record, 1000, 100.0)
 

@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 from fakes.fake_store import FakeDisk, FakeStore
-from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from fakes.master_view import master_view
+from tandemlog.format.files.epochs import EpochEntry
 from tandemlog.v1 import common_pb2
 from tandemlog_server.ha.config import HaConfig, Replication
 from tandemlog_server.ha.master.master_group import MasterGroup
 from tandemlog_server.ha.master.node_status import merged, own_status, row_of, slave_rows
 from tandemlog_server.ha.protocol.frames import PREPARING, Ack, Hello
-from tandemlog_server.ha.protocol.handshake import MasterView
 from tandemlog_server.ha.state import InSyncRecord, Member
 
 ME = Member("m", "mi")
@@ -20,19 +20,7 @@ HELLO = Hello(
 
 
 def group() -> MasterGroup:
-    view = MasterView(
-        cluster_id="c",
-        node_id="m",
-        incarnation="mi",
-        endpoint="m:1",
-        epoch=1,
-        epochs=EpochTable((EpochEntry(1, 0),)),
-        min_offset=0,
-        end_offset=1000,
-        confirm=0,
-        file_size=4096,
-        proof_bytes=64,
-    )
+    view = master_view(EpochEntry(1, 0), epoch=1)
     config = HaConfig("c", "m", mode=Replication.SYNC, min_in_sync=2)
     record = InSyncRecord(1, 1, frozenset({ME, Member("b", "1")}))
     return MasterGroup(config, ME, view, record, 1000, 100.0)

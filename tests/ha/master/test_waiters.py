@@ -4,12 +4,12 @@ import asyncio
 from dataclasses import replace
 
 from fakes.clock import FakeClock
-from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from fakes.master_view import master_view
+from tandemlog.format.files.epochs import EpochEntry
 from tandemlog_server.ha.config import HaConfig, Replication
 from tandemlog_server.ha.master.master_group import MasterGroup
 from tandemlog_server.ha.master.waiters import Waiters
 from tandemlog_server.ha.protocol.frames import Ack, Hello
-from tandemlog_server.ha.protocol.handshake import MasterView
 from tandemlog_server.ha.state import InSyncRecord, Member
 
 ME, A = Member("m", "mi"), Member("a", "1")
@@ -17,19 +17,7 @@ ME, A = Member("m", "mi"), Member("a", "1")
 
 def group(*members: Member, required: int = 2) -> MasterGroup:
     config = HaConfig("c", "m", mode=Replication.SYNC, min_in_sync=required)
-    view = MasterView(
-        cluster_id="c",
-        node_id="m",
-        incarnation="mi",
-        endpoint="m:1",
-        epoch=3,
-        epochs=EpochTable((EpochEntry(3, 0),)),
-        min_offset=0,
-        end_offset=100,
-        confirm=0,
-        file_size=4096,
-        proof_bytes=64,
-    )
+    view = master_view(EpochEntry(3, 0), end=100)
     record = InSyncRecord(3, 1, frozenset({ME, *members}))
     return MasterGroup(config, ME, view, record, 100, FakeClock().monotonic())
 

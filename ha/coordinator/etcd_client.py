@@ -6,8 +6,7 @@
                │ TOKEN: log in again, unless another call has done so, and repeat it once
                └ REFUSED: CoordinatorRefusedError        LEASE_LOST: LeaseLostError
 
-All calls share the present endpoint: the first one that fails there moves
-all of them to the next.
+All calls share the present endpoint: the first call that fails there moves all to the next.
 """
 
 import asyncio

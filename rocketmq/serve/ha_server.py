@@ -10,10 +10,11 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from tandemlog.v1 import common_pb2
+from tandemlog_server.ha.master.master import ReplicationMaster
 
 from .peers import Door, Peers, plain_address
 from .refused_brokers import RefusedBrokers
-from .stream import Followed, SlaveStream, broker_id
+from .stream import SlaveStream, broker_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,7 @@ CLOSE_S: Final = 1.0
 class HaServer:
     """See the module. `start`, then `stop`; lives in one event loop."""
 
-    def __init__(self, master: Followed, peers: Peers) -> None:
+    def __init__(self, master: ReplicationMaster, peers: Peers) -> None:
         self.streams: set[SlaveStream] = set()
         self.sent_to: dict[str, int] = {}
         self.refused = RefusedBrokers(master.store.config.directory, master.files)

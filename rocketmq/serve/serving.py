@@ -2,16 +2,13 @@
 registration at name servers once both are open."""
 
 import logging
-from typing import TYPE_CHECKING
+
+from tandemlog_server.ha.master.master import ReplicationMaster
 
 from .ha_server import HaServer
+from .options import ServeOptions
 from .registration import Registration
 from .remoting_server import RemotingServer
-
-if TYPE_CHECKING:
-    from tandemlog_server.ha.master.master import ReplicationMaster
-
-    from .options import ServeOptions
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +17,7 @@ class BrokerServing:
     """See the module. `start`, then `stop`, before the term ends; a failed `start` needs no
     `stop`. Lives in one event loop."""
 
-    def __init__(self, master: "ReplicationMaster", options: "ServeOptions") -> None:
+    def __init__(self, master: ReplicationMaster, options: ServeOptions) -> None:
         self.ha = HaServer(master, options.peers)
         self._master = master
         self._options = options

@@ -10,18 +10,14 @@ read in a thread, so that no other slave waits for this one's disk reads.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from tandemlog.v1 import common_pb2
 from tandemlog_server.ha.errors import HaError, ProtocolError
 from tandemlog_server.ha.master.foreign_slaves import foreign_hello
-from tandemlog_server.ha.master.master_group import MasterGroup
+from tandemlog_server.ha.master.master import ReplicationMaster
 from tandemlog_server.ha.protocol.frames import Ack, Hello
-from tandemlog_server.ha.store_port import StorePort
-from tandemlog_server.storage.clock import Clock
-from tandemlog_server.storage.disk.file_system import FileSystem
 from tandemlog_server.storage.errors import StoreError
 
 from ..wire.frames import OffsetReader, encode_header
@@ -42,25 +38,6 @@ PROGRAM: Final = "RocketMQ"
 CATCHING_UP: Final = "catching-up"
 FOLLOWING: Final = "following"
 
-T = TypeVar("T")
-
-
-class Followed(Protocol):
-    """What a connection needs of the master: ReplicationMaster has it."""
-
-    store: StorePort
-    clock: Clock
-    files: FileSystem
-
-    @property
-    def group(self) -> MasterGroup: ...
-
-    def confirm_changed(self) -> None: ...
-
-    def short_read(self, call: Callable[[], T]) -> Awaitable[T]: ...
-
-    def long_read(self, call: Callable[[], T]) -> Awaitable[T]: ...
-
 
 def broker_id(address: str) -> str:
     """How a slave broker is called among the nodes."""
@@ -72,7 +49,7 @@ class SlaveStream:
 
     def __init__(
         self,
-        master: Followed,
+        master: ReplicationMaster,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         *,

@@ -8,16 +8,18 @@ and one window are in memory.
 """
 
 import asyncio
+import importlib
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Self
 
-from .received.lazy_arrow import as_arrow, as_table
+from .received.lazy_arrow import as_arrow
 from .received.received_batch import ReceivedBatch
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from .following.fetcher import FetchedBatch
     from .following.follower import Follower
 
 WINDOW: Final = 8 << 20
@@ -37,7 +39,7 @@ class AsyncScan:
         self.schema = schema
         self._follower = follower
         self._closed = closed
-        self._taken: deque[ReceivedBatch] = deque()
+        self._taken: deque[FetchedBatch] = deque()
         self._decoding: asyncio.Task[pa.RecordBatch] | None = None
 
     async def __aenter__(self) -> Self:
@@ -80,17 +82,19 @@ class AsyncScan:
 
     async def read_all(self) -> "pa.Table":
         """All that is left, as one table in memory."""
-        return as_table([batch async for batch in self], self.schema)
+        table: pa.Table = importlib.import_module("pyarrow").Table
+        return table.from_batches([batch async for batch in self], self.schema)
 
     async def next_window(self) -> list[ReceivedBatch]:
         """The batches to decode together; none at the end."""
         window: list[ReceivedBatch] = []
         size = 0
         while not window:
-            if not self._taken and not await self._follower.next_batches(self._taken):
+            if not self._taken and not await self._follower.next_fetched(self._taken):
                 break
-            while self._taken and (not window or size + len(self._taken[0].records) <= WINDOW):
-                batch = self._taken.popleft()
+            while self._taken and (not window or size + len(self._taken[0][0].records) <= WINDOW):
+                batch, turn = self._taken.popleft()
+                self._follower.mark_skipped(batch, turn)
                 if len(batch):
                     window.append(batch)
                     size += len(batch.records)

@@ -71,7 +71,7 @@ class ConsumerCounters:
         now = clock()
         self.latencies = Latencies(now)
         self._rate, self._byte_rate = Rate(now), Rate(now)
-        self._messages = self._bytes = self._batches = 0
+        self.messages = self.bytes = self.batches = 0
         self.pulls = self.retries = self.reconnects = 0
         self.commits = self.failed_commits = self.lost_messages = 0
         self._endpoint: str | None = None
@@ -107,11 +107,11 @@ class ConsumerCounters:
             return
         now = self._clock()
         self._stored[batch.queue] = batch.store_timestamp(count - 1)
-        self._batches += 1
-        self._messages += count
-        self._bytes += _size(batch, count)
-        self._rate.note(self._messages, now)
-        self._byte_rate.note(self._bytes, now)
+        self.batches += 1
+        self.messages += count
+        self.bytes += _size(batch, count)
+        self._rate.note(self.messages, now)
+        self._byte_rate.note(self.bytes, now)
 
     # any thread
 
@@ -120,24 +120,18 @@ class ConsumerCounters:
     ) -> ConsumerStatistics:
         """`positions`: of the queues that are read now, the offset of the next message."""
         now = self._clock()
-        batch, count = self.in_hand()
-        messages, size, batches = self._messages, self._bytes, self._batches
+        totals = {name: getattr(self, name) for name in _TOTALS}
         stored = dict(self._stored)
+        batch, count = self.in_hand()
         if batch is not None and count:
-            messages, size, batches = messages + count, size + _size(batch, count), batches + 1
+            totals["messages"] += count
+            totals["bytes"] += _size(batch, count)
+            totals["batches"] += 1
             stored[batch.queue] = batch.store_timestamp(count - 1)
         return ConsumerStatistics(
-            messages=messages,
-            bytes=size,
-            batches=batches,
-            pulls=self.pulls,
-            retries=self.retries,
-            reconnects=self.reconnects,
-            commits=self.commits,
-            failed_commits=self.failed_commits,
-            lost_messages=self.lost_messages,
-            messages_per_second=self._rate.per_second(messages, now),
-            bytes_per_second=self._byte_rate.per_second(size, now),
+            **totals,
+            messages_per_second=self._rate.per_second(totals["messages"], now),
+            bytes_per_second=self._byte_rate.per_second(totals["bytes"], now),
             prefetched_batches=len(prefetched),
             prefetched_bytes=sum(len(each.records) for each in prefetched),
             queues=len(positions),

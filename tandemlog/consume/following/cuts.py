@@ -9,40 +9,32 @@ moment ago, and those that it is to begin at.
 """
 
 import logging
-from typing import Protocol
+from collections.abc import Callable
 
 from ...errors import LogCutError, TandemlogError
 from ..progress import Progress
 from ..reading.log_watch import TurnOffsets
 from ..reading.positions import Queue
-from ..statistics import ConsumerCounters
 from .fetcher import Fetcher
 
 logger = logging.getLogger(__name__)
-
-
-class Reading(Protocol):
-    """The stream."""
-
-    @property
-    def progress(self) -> Progress: ...
-
-    @property
-    def counters(self) -> ConsumerCounters: ...
-
-    def failed(self, error: TandemlogError) -> None:
-        """The reading ends with `error`."""
-
-    def interrupt(self) -> None:
-        """What the caller has in hand does not count any more."""
 
 
 class Cuts:
     """See the module; one event loop. `former`: where queues were that are lost; `begins`: where a
     group begins in queues without a committed offset."""
 
-    def __init__(self, stream: Reading, fetcher: Fetcher, on_data_loss: str) -> None:
-        self._stream = stream
+    def __init__(
+        self,
+        progress: Progress,
+        fetcher: Fetcher,
+        on_data_loss: str,
+        failed: Callable[[TandemlogError], None],
+        interrupt: Callable[[], None],
+    ) -> None:
+        """`failed` ends the reading with an error, `interrupt` calls the caller back: what it has
+        in hand does not count any more."""
+        self._progress, self._failed, self._interrupt = progress, failed, interrupt
         self._fetcher = fetcher
         self._on_data_loss = on_data_loss
         self.former: dict[Queue, int] = {}
@@ -50,7 +42,7 @@ class Cuts:
         fetcher.unread, fetcher.on_cut = self._unread, self._cut
 
     def _unread(self) -> TurnOffsets:
-        progress = self._stream.progress
+        progress = self._progress
         others = {**self.begins, **self.former}
         unread = {queue: (-1, offset) for queue, offset in others.items()}
         for queue in progress.paused:
@@ -60,20 +52,20 @@ class Cuts:
     def _cut(self, queue: Queue, first: int) -> None:
         """What lies at or behind `first` is not in the log any more: reading continues there, and
         what was not delivered yet is read again."""
-        progress, former = self._stream.progress, self.former.pop(queue, None)
+        progress, former = self._progress, self.former.pop(queue, None)
         if queue in self.begins:
             self.begins[queue] = min(self.begins[queue], first)
         is_read = queue in progress.queues
         position = progress.position(queue) if is_read else former or 0
         lost = max(0, position - first)
-        self._stream.counters.lost_messages += lost
+        self._fetcher.counters.lost_messages += lost
         text = (
             f"{queue[0]}/{queue[1]}: {lost} messages that were read before {position} are not in "
             "the log any more, other ones may have their offsets"
         )
         if lost and self._on_data_loss == "error":
             self._fetcher.drop([queue])
-            self._stream.failed(LogCutError(text, field="queue_offset", actual=position))
+            self._failed(LogCutError(text, field="queue_offset", actual=position))
             return
         if lost:
             logger.warning("messages are lost here, reading continues at %d: %s", first, text)
@@ -84,4 +76,4 @@ class Cuts:
             self._fetcher.drop([queue])
         else:
             self._fetcher.read_from({queue: offset}, progress.turn)
-        self._stream.interrupt()
+        self._interrupt()

@@ -248,18 +248,7 @@ class Fetcher:
                 group=self._group or "",
             )
 
-        lane.kicked = False
-        lane.pull = asyncio.get_running_loop().create_task(self._reader.ask(ask))
-        try:
-            return await lane.pull
-        except asyncio.CancelledError:
-            lane.pull.cancel()
-            task = asyncio.current_task()
-            if not lane.kicked or (task is not None and task.cancelling()):
-                raise
-            return None
-        finally:
-            lane.pull = None
+        return await lane.pull.result(self._reader.ask(ask))
 
     async def _check_that_they_exist(
         self, queues: Sequence[Queue], error: UnknownTopicError | UnknownQueueError

@@ -94,7 +94,13 @@ class Follower:
         self.progress = Progress(lambda: positions.master_epoch)
         self.membership: Membership | None = None
         self.log = fetcher.log
-        self.cuts = Cuts(self, fetcher, options.on_data_loss)
+        self.cuts = Cuts(
+            self.progress,
+            fetcher,
+            options.on_data_loss,
+            failed=self.failed,
+            interrupt=self.interrupt,
+        )
         self.commits = Commits(positions, self.progress, group, self)
         self.calls: deque[Call] = deque()
         self.interrupted = False
@@ -179,34 +185,6 @@ class Follower:
             taken.append(self._fetcher.pop())
         return more
 
-    async def next_batch(self, timeout_ms: float | None = None) -> ReceivedBatch | None:
-        """The next messages of some queue, for a reader without callbacks that says itself what it
-        has `handed_out`; None at the stops. Raises as `wait`."""
-        while await self.wait(timeout_ms):
-            if self.must_stop:
-                self.interrupted = False
-                self.caller_returned()
-            elif (fetched := self.pop()) is not None:
-                batch, turn = fetched
-                if not len(batch):
-                    self.mark_skipped(batch, turn)
-                elif self.progress.may_deliver(batch.queue, turn):
-                    return batch
-        return None
-
-    def handed_out(self, queue: Queue, next_offset: int) -> None:
-        """The caller of `next_batch` got everything before `next_offset`."""
-        self.progress.progress_of(queue, self.progress.turn(queue)).delivered = next_offset
-
-    async def next_batches(self, taken: deque[ReceivedBatch]) -> bool:
-        """As `next_fetched`, for a reader of queues that nothing takes away."""
-        fetched: deque[FetchedBatch] = deque()
-        more = await self.next_fetched(fetched)
-        for batch, turn in fetched:
-            taken.append(batch)
-            self.mark_skipped(batch, turn)
-        return more
-
     async def _wait_for_batches(self) -> bool:
         """Whether there is a batch, or something else for the caller; False at the stops."""
         self._fetcher.check_loop()
@@ -252,7 +230,7 @@ class Follower:
         self._fetcher.read_from(starts, self.progress.turn)
 
     def stop_at(self, stops: Mapping[Queue, int]) -> None:
-        """Before it begins: where each queue ends."""
+        """Before reading begins: where each queue ends."""
         self._fetcher.stops = dict(stops)
 
     @property

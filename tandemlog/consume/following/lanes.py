@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ...format.calls import MAX_POSITIONS
+from ..interruptible import Interruptible
 from ..reading.positions import Queue
 from ..reading.pulls import Pulled
 
@@ -39,8 +40,7 @@ class Lane:
 
     queues: deque[Queue] = field(default_factory=deque)
     filled: asyncio.Event = field(default_factory=asyncio.Event)
-    pull: asyncio.Task[Pulled] | None = None
-    kicked: bool = False
+    pull: Interruptible[Pulled] = field(default_factory=Interruptible)
     small: int = 0
 
     def turn(self, queues: Collection[Queue]) -> None:
@@ -50,9 +50,7 @@ class Lane:
     def kick(self) -> None:
         """Ask again: what is asked for has changed."""
         self.filled.set()
-        if self.pull is not None and not self.pull.done():
-            self.kicked = True
-            self.pull.cancel()
+        self.pull.interrupt()
 
 
 class Lanes:

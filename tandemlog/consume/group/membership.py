@@ -32,6 +32,7 @@ from ...errors import (
 )
 from ...v1 import broker_pb2
 from ..follow_options import FollowOptions
+from ..interruptible import Interruptible
 from ..reading.positions import Queue
 from .group_admin import NOT_KNOWN_THERE
 from .group_session import GroupSession, Todo
@@ -102,8 +103,7 @@ class Membership:
             instance_id=instance_id,
             client_id=f"{socket.gethostname()}@{os.getpid()}",
         )
-        self._call: asyncio.Task[broker_pb2.GroupHeartbeatResponse] | None = None
-        self._kicked = False
+        self._call: Interruptible[broker_pb2.GroupHeartbeatResponse] = Interruptible()
         self.last_failure = ""
         self._caller_since = self._now()
         self._present = asyncio.Event()
@@ -137,13 +137,13 @@ class Membership:
         wanted = tuple(sorted(topics))
         if wanted != self._session.topics:
             self._session.topics = wanted
-            self._report_now()
+            self._call.interrupt()
 
     def check(self) -> None:
         """Ask the master at once: it refused what this member believed to own. Also gives up what
         is out of time."""
         self._apply(self._session.out_of_time(self._now()), "its session timed out")
-        self._report_now()
+        self._call.interrupt()
 
     def caller_is_here(self) -> bool:
         """A member that left because its caller was stuck joins again. Returns whether it had
@@ -237,21 +237,7 @@ class Membership:
             self._connection.options.request_timeout_ms,
             max(self._session.session_timeout_ms // 3, 500),
         )
-        self._kicked = False
-        call = asyncio.get_running_loop().create_task(
-            self._ask(request, request.wait_ms + silence_ms)
-        )
-        self._call = call
-        try:
-            return await call
-        except asyncio.CancelledError:
-            call.cancel()
-            task = asyncio.current_task()
-            if not self._kicked or (task is not None and task.cancelling()):
-                raise
-            return None
-        finally:
-            self._call = None
+        return await self._call.result(self._ask(request, request.wait_ms + silence_ms))
 
     async def _ask(
         self, request: broker_pb2.GroupHeartbeatRequest, timeout_ms: int
@@ -275,11 +261,6 @@ class Membership:
                 f"{self._session.group!r}: {error}"
             )
         return error
-
-    def _report_now(self) -> None:
-        if self._call is not None and not self._call.done():
-            self._kicked = True
-            self._call.cancel()
 
     def _apply(self, todo: Todo, reason: str) -> None:
         if todo.lost or not self._session.is_member:
@@ -317,12 +298,12 @@ class Membership:
         if mine:
             self._reading.assigned({queue: starts[queue] for queue in mine})
         self._reading.assignment_changed()
-        self._report_now()
+        self._call.interrupt()
 
     async def _give_up(self, queues: Collection[Queue]) -> None:
         await self._reading.give_up(queues)
         self._apply(self._session.gave_up(queues), "")
-        self._report_now()
+        self._call.interrupt()
 
     async def _watch(self) -> None:
         """Gives up what is out of time, and leaves the group if the caller does not come back."""
@@ -344,13 +325,13 @@ class Membership:
     def _apply_lost(self, todo: Todo, reason: str) -> None:
         if todo.lost:
             self._apply(todo, reason)
-            self._report_now()
+            self._call.interrupt()
 
     async def _leave_for_the_caller(self) -> None:
         reason = f"the caller did not ask for more in {self._max_poll_s:g} s (max_poll_interval_ms)"
         logger.warning("member leaves group %s: %s", self._session.group, reason)
         self._present.clear()
-        self._report_now()
+        self._call.interrupt()
         goodbye = self._session.goodbye()
         self._apply(self._session.fenced(_new_id()), reason)
         with contextlib.suppress(TandemlogError, TimeoutError):

@@ -27,11 +27,6 @@ def as_arrow(batches: Sequence["Received"], schema: "pa.Schema") -> "pa.RecordBa
     return _module("received_arrow").columns_of(batches, schema)
 
 
-def as_table(batches: Sequence["pa.RecordBatch"], schema: "pa.Schema") -> "pa.Table":
-    """Batches of `schema` as one table; nothing is copied."""
-    return importlib.import_module("pyarrow").Table.from_batches(batches, schema)
-
-
 @cache
 def _module(name: str) -> Any:
     try:

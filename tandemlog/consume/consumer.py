@@ -275,15 +275,14 @@ class AsyncConsumer:
         committed: Mapping[Queue, int] = {}
         await follower.log.try_catch_up()
         epoch = follower.progress.epoch
-        if isinstance(start, Mapping):
-            starts = {queue: start[queue] for queue in queues if queue in start}
-        elif start in (None, COMMITTED) and self.group is not None:
+        if start in (None, COMMITTED) and self.group is not None:
             topics = sorted({topic for topic, _ in queues})
             committed = await self._positions.committed(self.group, topics)
             first = await self._positions.start(queues, EARLIEST, None)
             starts = {queue: committed.get(queue, first[queue]) for queue in queues}
         else:
-            starts = await self._positions.start(queues, start or EARLIEST, self.group)
+            begin = EARLIEST if start is None else start
+            starts = await self._positions.start(queues, begin, self.group)
 
         async def all_queues() -> list[Queue]:
             return queues_of(await subscription.topics(), None)
@@ -352,10 +351,7 @@ class AsyncConsumer:
         follower = self._follower(options or self._options, {}, wanted)
         try:
             await follower.log.try_catch_up()
-            if isinstance(start, Mapping):
-                starts = {queue: start[queue] for queue in wanted_queues if queue in start}
-            else:
-                starts = await self._positions.start(wanted_queues, start, self.group)
+            starts = await self._positions.start(wanted_queues, start, self.group)
             follower.stop_at(await self._positions.end(list(starts), end))
         except BaseException:
             await follower.close()

@@ -158,7 +158,7 @@ class Membership:
     async def leave(self) -> None:
         """The queues are free for others at once; those of a static member wait for it."""
         await self._stop()
-        await self._say_goodbye()
+        await self._say_goodbye(self._session.goodbye())
 
     async def _stop(self) -> None:
         tasks = [*self._tasks, *self._moves]
@@ -168,10 +168,10 @@ class Membership:
         if not self.joined.done():
             self.joined.cancel()
 
-    async def _say_goodbye(self) -> None:
+    async def _say_goodbye(self, goodbye: broker_pb2.GroupHeartbeatRequest) -> None:
         with contextlib.suppress(TandemlogError, TimeoutError):
             async with asyncio.timeout(_GOODBYE_MS / 1e3):
-                await self._ask(self._session.goodbye(), _GOODBYE_MS)
+                await self._ask(goodbye, _GOODBYE_MS)
 
     @staticmethod
     def _now() -> float:
@@ -334,9 +334,7 @@ class Membership:
         self._call.interrupt()
         goodbye = self._session.goodbye()
         self._apply(self._session.fenced(_new_id()), reason)
-        with contextlib.suppress(TandemlogError, TimeoutError):
-            async with asyncio.timeout(_GOODBYE_MS / 1e3):
-                await self._ask(goodbye, _GOODBYE_MS)
+        await self._say_goodbye(goodbye)
 
 
 def _new_id() -> str:

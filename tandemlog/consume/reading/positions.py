@@ -308,9 +308,12 @@ class Positions:
             raise failed
 
     async def start(
-        self, queues: Sequence[Queue], start: Start, group: str | None
+        self, queues: Sequence[Queue], start: Start | Mapping[Queue, int], group: str | None
     ) -> dict[Queue, int]:
-        """The offset of each queue at which reading begins."""
+        """The offset of each queue at which reading begins. Queues for which a mapping has none are
+        left out."""
+        if isinstance(start, Mapping):
+            return {queue: start[queue] for queue in queues if queue in start}
         topics = list(dict.fromkeys(topic for topic, _ in queues))
         ranges, _ = await self.ranges_in_cluster(topics)
         low = {queue: ranges[queue].min_offset if queue in ranges else 0 for queue in queues}

@@ -113,7 +113,7 @@ MUTATIONS: dict[str, tuple[Scene, int, list[Patch]]] = {
     "where a group begins is acknowledged by the master alone": (
         first_commit,
         0,
-        [(OffsetPromises, "settle", settled_at_once)],
+        [(OffsetPromises, "wait_confirmed", settled_at_once)],
     ),
 }
 """What is switched off: a scene, a seed of it that shows it, and how."""

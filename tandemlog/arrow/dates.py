@@ -1,6 +1,6 @@
 """Which times of records are dates.
 
-A store time is any eight bytes: one flipped bit makes a year of six digits of it, which neither a
+A store time is any eight bytes: one flipped bit makes a year of six digits, which neither a
 date in Python nor Arrow's microseconds can hold. Such a record counts like any other, but it has
 no date: null in columns of times, and no day or hour to be sorted under.
 """

@@ -15,8 +15,8 @@
     in hand     the queue of the messages that the caller has now
 
 Two threads meet here without a lock: the caller's, which delivers, and the loop's, which takes
-queues away. The caller first says what it takes in hand and then looks whether it may; the loop
-first says that a queue is leaving and then looks whether it is in hand. So at least one of them
+queues away. The caller first says what it takes in hand and then checks whether it may; the loop
+first says that a queue is leaving and then checks whether it is in hand. So at least one of them
 sees the other.
 """
 

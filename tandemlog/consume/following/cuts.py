@@ -1,11 +1,11 @@
-"""What becomes of a stream's queues in which the log was cut below what it has read.
+"""What a stream does in queues in which the log was cut below messages that it has read.
 
     delivered up to       9    three messages are lost
-    fetched up to        13    what waits in the buffer was not read: it is dropped
+    fetched up to        13    messages in the buffer were not delivered: they are dropped
     first behind the cut  6    the stream continues there
 
-Queues that are not read at this moment have places too: those of a member that were taken from it a
-moment ago, and those that it is to begin at.
+Queues that are not read at this moment have positions too: those that a member lost a moment ago,
+and those in which it is about to begin.
 """
 
 import logging

@@ -176,7 +176,7 @@ class GroupAdmin:
         to: Start | Mapping[Queue, int] | None,
         shift_by: int | None,
     ) -> dict[Queue, int]:
-        """Where each queue will stand, inside what it holds."""
+        """The new offset of each queue, within what the queue holds."""
         if isinstance(to, Mapping):
             wanted = dict(to)
         elif shift_by is not None:

@@ -101,8 +101,8 @@ class Positions:
     async def topics(self, names: Sequence[str]) -> list[admin_pb2.Topic]:
         """The topics by name, or all; raises UnknownTopicError naming those that are not there.
 
-        A slave hears of a new topic a moment after its master: what the master knows is waited
-        for where another node is read from.
+        A slave hears of a new topic a moment after its master: where a slave is read from, this
+        waits until it knows what the master knows.
         """
         answers, _ = await self._questions.ask(
             lambda node: self._topics_of(node, names),

@@ -1,4 +1,4 @@
-"""One pull: the places that are asked for, and the check that an answer is one to them.
+"""One pull: the places that are asked for, and the check that the answer belongs to them.
 
     places (queue, offset) ──PullRequest──▶ node ──PullAnswer──▶ each part against its place
                                                                      │

@@ -3,7 +3,7 @@
     MASTER   the master
     SLAVE    slaves only, the least behind first
     ANY      the master, or a slave while the last response said that the reader is far behind;
-             any node that is left when one goes away
+             any other node when one goes away
 
     Many readers at once, the tasks of a job, each begin with another node:
 

@@ -5,9 +5,10 @@
              └── another node, a moment later ◀── nothing moved ─────┤
                                                  for patience_ms: the master alone decides
 
-The spans are of the log with `history`: a node with an older end of it counts as far as that goes,
-a node of another log does not. Where the cluster's log was cut below a span's end, the rest of the
-span is lost. Without a history it is that of the first node that answers.
+The spans are of the log with `history`: the answers of a node with an older end of that log count
+up to that end, those of a node with another log do not count. Where the cluster's log was cut below
+a span's end, the rest of the span is lost. Without a history, the log is that of the first node
+that answers.
 """
 
 import asyncio
@@ -29,8 +30,8 @@ from .span_progress import OnLoss, QueueSpan, SpanProgress
 _LONG_POLL_MS: Final = 500
 """How long a node that is behind may wait for the first message."""
 _FILTER_POLL_MS: Final = 1
-"""A node that is to wait looks on behind what it filters out. It must not wait at the end of a
-queue without a message that matches."""
+"""A node that may wait continues its search behind messages that it filters out. It must not wait
+at the end of a queue in which no message matches."""
 _PAUSE_S: Final = 0.02
 _MOST: Final = (1 << 31) - 1
 

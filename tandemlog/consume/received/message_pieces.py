@@ -8,8 +8,8 @@ messages of one piece were asked for are in the slots of the next piece's messag
 gets them: a slot costs a tenth of a property. The first piece is short, since it only shows which
 fields those are.
 
-A record with a fault is decoded alone, by received_message.py, when it is asked: its error is its
-own. So is a compressed one.
+A record with a fault is decoded alone, by received_message.py, when a field of it is accessed: its
+error is not that of its piece. Compressed records are decoded alone too.
 """
 
 from collections import deque

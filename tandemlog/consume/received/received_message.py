@@ -1,7 +1,7 @@
 """A message as it came: a view into the bytes of its record, decoded when a field is accessed.
 
-Damage is the field's error and not the batch's: a record's CRC is checked when its body, or all of
-it, is asked for, so the messages around a damaged one can be read.
+A damaged record raises its error when a field is accessed, and spoils no other one: its CRC is
+checked with the body, or with the whole record, so the messages around it can be read.
 """
 
 from datetime import UTC, datetime

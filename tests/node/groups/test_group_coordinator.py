@@ -17,7 +17,7 @@ from tandemlog_server.node.groups.group_refusals import check_room
 from tandemlog_server.node.groups.heartbeats import report_of
 from tandemlog_server.node.settings.sections import GroupsSection
 
-from .test_members_of_a_node import Cluster, Member, cluster, converge
+from .test_group_coordinator_members import Cluster, Member, cluster, converge
 
 __all__ = ["cluster"]
 

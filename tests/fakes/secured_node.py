@@ -1,6 +1,5 @@
 """A node in this process that asks who calls: its settings, its access file, and its callers."""
 
-import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,15 +10,11 @@ import grpc
 from grpc import aio
 
 from fakes.authority import Authority, Pair
+from fakes.inner_node import SMALL as SMALL
+from fakes.inner_node import running as running
+from fakes.inner_node import until as until
 from tandemlog_server.node.node import Node
 from tandemlog_server.node.settings.node_config import NodeConfig
-
-SMALL = {
-    "commit_log_file_size": 1 << 20,
-    "queue_file_size": 8_000,
-    "index_slots": 500,
-    "index_entries": 2_000,
-}
 
 
 def token(name: str) -> str:
@@ -89,16 +84,6 @@ def settings(
 
 
 @asynccontextmanager
-async def running(config: NodeConfig) -> AsyncIterator[Node]:
-    node = Node(config)
-    await node.start()
-    try:
-        yield node
-    finally:
-        await node.stop()
-
-
-@asynccontextmanager
 async def channel(
     node: Node, authority: Authority | None = None, pair: Pair | None = None
 ) -> AsyncIterator[aio.Channel]:
@@ -111,10 +96,3 @@ async def channel(
         made = aio.secure_channel(node.endpoints.listen, credentials)
     async with made:
         yield made
-
-
-async def until(condition: Any) -> None:
-    """Wait for what happens in other tasks and threads."""
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - there is no event for all of it
-            await asyncio.sleep(0.005)

@@ -9,13 +9,12 @@ from pathlib import Path
 import grpc
 import pytest
 
+from fakes.inner_node import config, running
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.errors import InvalidArgumentError
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
 from tandemlog_server.node.groups.consumer_group import ConsumerGroup
 from tandemlog_server.node.node import Node
-from tandemlog_server.node.settings.node_config import NodeConfig
-from tandemlog_server.node.settings.sections import StoreSection
 from tandemlog_server.storage.metadata.topics import new_group
 
 TOPICS = {"orders": 4, "prices": 2}
@@ -30,28 +29,15 @@ class Cluster:
 
 @contextlib.asynccontextmanager
 async def serving(folder: Path) -> AsyncIterator[Cluster]:
-    config = NodeConfig(
-        listen="127.0.0.1:0",
-        http_listen="",
-        store=StoreSection(
-            directory=folder,
-            commit_log_file_size=1 << 20,
-            queue_file_size=8_000,
-            index_slots=500,
-            index_entries=2_000,
-        ),
-    )
-    node = Node(config)
-    await node.start()
-    try:
-        async with grpc.aio.insecure_channel(node.endpoints.listen) as channel:
-            admin = admin_pb2_grpc.AdminStub(channel)
-            for topic, queues in TOPICS.items():
-                asked = admin_pb2.Topic(name=topic, read_queues=queues, write_queues=queues)
-                await admin.CreateTopic(admin_pb2.CreateTopicRequest(topic=asked, update=False))
-            yield Cluster(broker_pb2_grpc.BrokerStub(channel), admin, node)
-    finally:
-        await node.stop()
+    async with (
+        running(config(folder)) as node,
+        grpc.aio.insecure_channel(node.endpoints.listen) as channel,
+    ):
+        admin = admin_pb2_grpc.AdminStub(channel)
+        for topic, queues in TOPICS.items():
+            asked = admin_pb2.Topic(name=topic, read_queues=queues, write_queues=queues)
+            await admin.CreateTopic(admin_pb2.CreateTopicRequest(topic=asked, update=False))
+        yield Cluster(broker_pb2_grpc.BrokerStub(channel), admin, node)
 
 
 @pytest.fixture

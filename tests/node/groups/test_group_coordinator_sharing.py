@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from fakes.fake_broker import FakeCluster
+from fakes.inner_node import config, running
 from tandemlog import AsyncAdmin, ReceivedMessage, errors
 from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.consume.consumer import AsyncConsumer
@@ -21,9 +22,6 @@ from tandemlog.consume.group.membership import Membership
 from tandemlog.consume.stream import AsyncStream
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
-from tandemlog_server.node.node import Node
-from tandemlog_server.node.settings.node_config import NodeConfig
-from tandemlog_server.node.settings.sections import StoreSection
 
 QUICK = ConnectionOptions(retry_timeout_ms=2_000, discovery_timeout_ms=300)
 ALL = frozenset(("orders", queue) for queue in range(4))
@@ -32,23 +30,8 @@ Queue = tuple[str, int]
 
 @contextlib.asynccontextmanager
 async def a_node(folder: Path) -> AsyncIterator[str]:
-    config = NodeConfig(
-        listen="127.0.0.1:0",
-        http_listen="",
-        store=StoreSection(
-            directory=folder,
-            commit_log_file_size=1 << 20,
-            queue_file_size=8_000,
-            index_slots=500,
-            index_entries=2_000,
-        ),
-    )
-    node = Node(config)
-    await node.start()
-    try:
+    async with running(config(folder)) as node:
         yield node.endpoints.listen
-    finally:
-        await node.stop()
 
 
 @contextlib.asynccontextmanager
@@ -266,9 +249,11 @@ async def test_start_counts_for_topics_without_a_committed_offset(endpoint: str)
             await read("orders", {("orders", 0): 3})
 
 
-async def bodies(stream: AsyncStream, timeout_ms: float = 300) -> list[int]:
-    found = [int(message.body) async for message in stream.messages(timeout_ms)]
-    return sorted(found)
+async def bodies(stream: AsyncStream, count: int) -> list[int]:
+    """`count` of them, however long they take, and what else comes a moment later."""
+    found: list[int] = []
+    await drain(stream, found, count)
+    return sorted([*found, *[int(message.body) async for message in stream.messages(300)]])
 
 
 @pytest.mark.parametrize("auto_commit_ms", [None, 60_000])
@@ -292,7 +277,7 @@ async def test_what_is_sent_while_no_member_is_there_is_not_lost(
             await producer.send_many("orders", [b"104"], queues=4)
         async with consumer(endpoint, options=options) as two:
             async with await two.follow("orders", start=begin) as stream:
-                assert await bodies(stream) == [100, 101, 102, 103, 104]
+                assert await bodies(stream, 5) == [100, 101, 102, 103, 104]
 
 
 async def test_what_comes_after_the_stream_began_is_read_from_its_beginning(

@@ -2,8 +2,6 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -11,6 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from fakes.clock import FakeClock
+from fakes.inner_node import SMALL, running
 from fakes.name_server import name_server
 from fakes.replicas import Replica, eventually
 from fakes.slave_broker import SlaveBroker
@@ -29,7 +28,6 @@ from tandemlog_server.ha.election.agent import ElectionAgent
 from tandemlog_server.ha.master.record_keeper import LocalKeeper
 from tandemlog_server.ha.master.term import WonTerm
 from tandemlog_server.ha.state import Member
-from tandemlog_server.node.node import Node
 from tandemlog_server.node.roles import rocketmq_serving
 from tandemlog_server.node.roles.elected_roles import ElectedRoles
 from tandemlog_server.node.roles.rocketmq_serving import RocketmqServing
@@ -52,24 +50,8 @@ def config(directory: Path, name_server_port: int = 0, **rocketmq: Any) -> NodeC
     servers = (f"127.0.0.1:{name_server_port}",) if name_server_port else ()
     keys: dict[str, Any] = {"listen": "127.0.0.1:0", "broker_name": NAME, "name_servers": servers}
     section = RocketmqSection(**{**keys, **rocketmq})
-    store = StoreSection(
-        directory=directory,
-        commit_log_file_size=1 << 20,
-        queue_file_size=8_000,
-        index_slots=500,
-        index_entries=2_000,
-    )
+    store = StoreSection(directory=directory, **SMALL)
     return NodeConfig(listen="127.0.0.1:0", http_listen="", store=store, rocketmq=section)
-
-
-@asynccontextmanager
-async def running(settings: NodeConfig) -> AsyncIterator[Node]:
-    node = Node(settings)
-    await node.start()
-    try:
-        yield node
-    finally:
-        await node.stop()
 
 
 def ports(serving: RocketmqServing) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,10 +14,12 @@ import pytest
 
 from fakes.clock import FakeClock
 from fakes.replicas import Replica, eventually
+from tandemlog_server.ha import intake
 from tandemlog_server.ha.config import Role
 from tandemlog_server.ha.election.agent import ElectionAgent
 from tandemlog_server.ha.election.key_values import LeaderValue
 from tandemlog_server.ha.errors import StateFileError
+from tandemlog_server.ha.master import master
 from tandemlog_server.ha.master.record_keeper import LocalKeeper
 from tandemlog_server.ha.master.term import WonTerm
 from tandemlog_server.ha.state import Member
@@ -45,12 +48,14 @@ class Bench:
     terms: Terms
     brokers: Mock
     fatal: list[BaseException]
-    threads_before: set[threading.Thread]
+    pools: list[ThreadPoolExecutor]
+    """Of what the terms began: another test's node in this process has such threads too."""
 
     def begun(self) -> list[str]:
         """What is left of a role: threads, tasks, listeners, a store that takes puts."""
-        since = set(threading.enumerate()) - self.threads_before
-        threads = [each.name for each in since if "replication" in each.name]
+        threads = [
+            thread.name for pool in self.pools for thread in pool._threads if thread.is_alive()
+        ]
         tasks = [each.get_name() for each in asyncio.all_tasks()]
         left = threads + [name for name in tasks if name.startswith("replication")]
         if self.replica.store.writable:
@@ -61,15 +66,22 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    threads_before = set(threading.enumerate())
+async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
+    pools: list[ThreadPoolExecutor] = []
+
+    def pool(*args: Any, **options: Any) -> ThreadPoolExecutor:
+        pools.append(ThreadPoolExecutor(*args, **options))
+        return pools[-1]
+
+    for module in (master, intake):
+        monkeypatch.setattr(module, "ThreadPoolExecutor", pool)
     replica = Replica(tmp_path, "n")
     await replica.open()
     replica.store.topics.create(TopicConfig("T", 4, 4), 1)
     fatal: list[BaseException] = []
     brokers = Mock(begin=AsyncMock(), end=AsyncMock())
     terms = Terms(replica.store, replica.config, FakeClock(), brokers, PutSection(), fatal.append)
-    yield Bench(replica, terms, brokers, fatal, threads_before)
+    yield Bench(replica, terms, brokers, fatal, pools)
     await terms.close()
     await asyncio.to_thread(replica.store.close)
 

@@ -24,13 +24,9 @@ def rows_without_master(
     for name in sorted({*snapshot.roster, *snapshot.members, node_id}):
         if snapshot.removed(name) and name != node_id:
             continue
-        member = snapshot.members.get(name)
-        row = common_pb2.NodeStatus(node_id=name, role=common_pb2.SLAVE, state=UNREACHABLE)
-        if member is not None:
+        row = _row_by_keys(snapshot, name)
+        if (member := snapshot.members.get(name)) is not None:
             row.state, row.detail = NO_MASTER, member.obstacle
-            row.endpoint, row.http_endpoint = member.endpoint, member.http_endpoint
-            row.store_host, row.incarnation = member.store_host, member.incarnation
-            row.epoch, row.wrote_offset = member.accepted_epoch, member.end_offset
             row.in_sync = record is not None and member.member in record.in_sync
         if name == node_id:
             _fill_own(row, store, state, reason)
@@ -43,21 +39,26 @@ def with_roster(
 ) -> Sequence[common_pb2.NodeStatus]:
     """`rows` of a role, with those of the roster that it does not know, and without those that
     were removed; `node_id` is this node."""
-    known = {row.node_id for row in rows}
-    kept = [
+    present = [
         row
         for row in rows
         if row.node_id == node_id or row.alarm or row.in_sync or not snapshot.removed(row.node_id)
     ]
-    missing = sorted({*snapshot.roster, *snapshot.members} - known)
-    return kept + [_unmet(snapshot, name) for name in missing if not snapshot.removed(name)]
+    missing = sorted({*snapshot.roster, *snapshot.members} - {row.node_id for row in rows})
+    return present + [_unmet(snapshot, name) for name in missing if not snapshot.removed(name)]
 
 
 def _unmet(snapshot: Snapshot, node_id: str) -> common_pb2.NodeStatus:
+    row = _row_by_keys(snapshot, node_id)
+    up = node_id in snapshot.members
+    row.detail = "it does not follow the master" if up else "it is not up"
+    return row
+
+
+def _row_by_keys(snapshot: Snapshot, node_id: str) -> common_pb2.NodeStatus:
+    """What the coordinator's keys say of a node, as one that this node does not reach."""
     row = common_pb2.NodeStatus(node_id=node_id, role=common_pb2.SLAVE, state=UNREACHABLE)
-    member = snapshot.members.get(node_id)
-    row.detail = "it is not up" if member is None else "it does not follow the master"
-    if member is not None:
+    if (member := snapshot.members.get(node_id)) is not None:
         row.endpoint, row.http_endpoint = member.endpoint, member.http_endpoint
         row.store_host, row.incarnation = member.store_host, member.incarnation
         row.epoch, row.wrote_offset = member.accepted_epoch, member.end_offset

@@ -16,7 +16,6 @@ memory until the garbage collector runs, which it does rarely (memory_at_rest.py
 """
 
 import logging
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from tandemlog.format.errors import FormatError
@@ -70,31 +69,26 @@ class RequestRefusedError(Exception):
         self.hint = hint
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    kind: type[Exception]
-    code: Code
-
-
-# The first row whose class fits counts, so a subclass stands before its base.
-_TABLE = (
-    _Row(FlushFailedError, common_pb2.STORE_READ_ONLY),
-    _Row(DiskFullError, common_pb2.DISK_FULL),
-    _Row(StoreReadOnlyError, common_pb2.STORE_READ_ONLY),
-    _Row(StoreClosedError, common_pb2.SHUTTING_DOWN),
-    _Row(StoreBusyError, common_pb2.BUSY),
-    _Row(OffsetOutOfRangeError, common_pb2.OFFSET_OUT_OF_RANGE),
-    _Row(UnreadableError, common_pb2.UNREADABLE),
-    _Row(CorruptStoreError, common_pb2.INTERNAL),
-    _Row(NoRecordError, common_pb2.OFFSET_OUT_OF_RANGE),
-    _Row(TooManyEntriesError, common_pb2.INVALID_ARGUMENT),
-    _Row(StoreError, common_pb2.INTERNAL),
-    _Row(FormatError, common_pb2.INVALID_ARGUMENT),
-    _Row(ChangeRefusedError, common_pb2.CHANGE_REFUSED),
-    _Row(UnknownOutcomeError, common_pb2.OUTCOME_UNKNOWN),
-    _Row(NotKnownError, common_pb2.UNAUTHENTICATED),
-    _Row(DeniedError, common_pb2.PERMISSION_DENIED),
-    _Row(CoordinatorError, common_pb2.COORDINATOR_UNAVAILABLE),
+# The first class that fits counts, so a subclass comes before its base.
+_TABLE: tuple[tuple[type[Exception], Code], ...] = (
+    (FlushFailedError, common_pb2.STORE_READ_ONLY),
+    (DiskFullError, common_pb2.DISK_FULL),
+    (StoreReadOnlyError, common_pb2.STORE_READ_ONLY),
+    (StoreClosedError, common_pb2.SHUTTING_DOWN),
+    (StoreBusyError, common_pb2.BUSY),
+    (OffsetOutOfRangeError, common_pb2.OFFSET_OUT_OF_RANGE),
+    (UnreadableError, common_pb2.UNREADABLE),
+    (CorruptStoreError, common_pb2.INTERNAL),
+    (NoRecordError, common_pb2.OFFSET_OUT_OF_RANGE),
+    (TooManyEntriesError, common_pb2.INVALID_ARGUMENT),
+    (StoreError, common_pb2.INTERNAL),
+    (FormatError, common_pb2.INVALID_ARGUMENT),
+    (ChangeRefusedError, common_pb2.CHANGE_REFUSED),
+    (UnknownOutcomeError, common_pb2.OUTCOME_UNKNOWN),
+    (NotKnownError, common_pb2.UNAUTHENTICATED),
+    (DeniedError, common_pb2.PERMISSION_DENIED),
+    (OverLimitError, common_pb2.BUSY),
+    (CoordinatorError, common_pb2.COORDINATOR_UNAVAILABLE),
 )
 
 # RocketMQ's status for a put that was refused with a code; any other code: UNKNOWN_ERROR.
@@ -199,45 +193,18 @@ def error_of(problem: Exception) -> common_pb2.Error:
 
 
 def _error_of(problem: Exception) -> common_pb2.Error:
-    if isinstance(problem, RequestRefusedError):
-        return common_pb2.Error(
-            code=problem.code,
-            message=str(problem),
-            field=problem.field,
-            limit=problem.limit,
-            actual=problem.actual,
-            record_index=problem.record_index,
-            hint=problem.hint,
-        )
-    if isinstance(problem, MetadataError):
-        return common_pb2.Error(
-            code=common_pb2.ErrorCode.Value(problem.code),
-            message=str(problem),
-            field=problem.field,
-            record_index=-1,
-        )
-    if isinstance(problem, BatchRefusedError):
-        return common_pb2.Error(
-            code=common_pb2.ErrorCode.Value(problem.code),
-            message=str(problem),
-            field=problem.field,
-            limit=problem.limit,
-            actual=problem.actual,
-            record_index=problem.record_index,
-        )
-    if isinstance(problem, OverLimitError):
-        return common_pb2.Error(
-            code=common_pb2.BUSY,
-            message=str(problem),
-            field=problem.field,
-            limit=problem.limit,
-            actual=problem.actual,
-            record_index=-1,
-        )
     error = common_pb2.Error(code=_code_of(problem), message=str(problem), record_index=-1)
-    if isinstance(problem, DeniedError):
+    if isinstance(problem, RequestRefusedError):
+        error.hint = problem.hint
+    if isinstance(problem, RequestRefusedError | BatchRefusedError):
+        error.record_index = problem.record_index
+    if isinstance(problem, RequestRefusedError | BatchRefusedError | OverLimitError):
+        error.field, error.limit, error.actual = problem.field, problem.limit, problem.actual
+    elif isinstance(problem, MetadataError):
+        error.field = problem.field
+    elif isinstance(problem, DeniedError):
         error.field = problem.right.value
-    if isinstance(problem, OffsetOutOfRangeError):
+    elif isinstance(problem, OffsetOutOfRangeError):
         error.field = "physical_offset"
         error.actual = problem.offset
         error.limit = problem.maximum if problem.offset > problem.maximum else problem.minimum
@@ -250,8 +217,12 @@ def put_status_of(code: int) -> Status:
 
 
 def _code_of(problem: Exception) -> Code:
-    for row in _TABLE:
-        if isinstance(problem, row.kind):
-            return row.code
+    if isinstance(problem, RequestRefusedError):
+        return problem.code
+    if isinstance(problem, MetadataError | BatchRefusedError):
+        return common_pb2.ErrorCode.Value(problem.code)
+    for kind, code in _TABLE:
+        if isinstance(problem, kind):
+            return code
     logger.error("unexpected error in a request", exc_info=problem)
     return common_pb2.INTERNAL

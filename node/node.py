@@ -209,7 +209,7 @@ class Node:
             turns=turns,
             pulls=self.pulls,
             groups=self._groups,
-            membership=self.groups,
+            coordinator=self.groups,
             waiting=self.waiters,
             acks=self.pump.stats,
             leads=lambda: self.role.epoch() is not None,

@@ -179,7 +179,6 @@ def _security(config: NodeConfig, _: FileSystem, now_ms: int) -> Iterator[Except
         yield from map(ConfigError, str(error).splitlines())
 
 
-# a clock that is wrong makes good certificates look expired, so it comes before them
 def _coordinator(config: NodeConfig, _: FileSystem, __: int) -> Iterator[Exception]:
     """The files with which the coordinator is reached."""
     if config.elects:
@@ -187,6 +186,7 @@ def _coordinator(config: NodeConfig, _: FileSystem, __: int) -> Iterator[Excepti
     yield from ()
 
 
+# a clock that is wrong makes good certificates look expired, so it comes before them
 _CHECKS: tuple[Check, ...] = (
     _descriptors,
     _addresses,

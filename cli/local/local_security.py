@@ -22,7 +22,7 @@ import tomlkit
 
 from tandemlog.transport.security import Security
 from tandemlog_server.node.access.access_editing import Grant, edited
-from tandemlog_server.node.access.tokens import hash_of, new_token, write_secret
+from tandemlog_server.node.access.tokens import hash_of, new_token
 from tandemlog_server.node.certs.authority import CertificateError
 from tandemlog_server.node.certs.description import read_certificate
 from tandemlog_server.node.certs.folder import (
@@ -34,6 +34,7 @@ from tandemlog_server.node.certs.folder import (
     make_certificate,
 )
 from tandemlog_server.node.certs.owners import Owner, OwnerKind
+from tandemlog_server.node.private_files import write_secret
 
 FOLDER = "secure"
 OPERATOR = "operator"

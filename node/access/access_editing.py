@@ -21,9 +21,9 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT, Table
 
-from .tokens import HASH
+from ..private_files import replace_text
+from .identities import HASH
 
-MODE = 0o600
 _LISTS = ("read", "write", "consume", "certificates")
 _HEAD = (
     "Who may do what on the nodes of this cluster. `tandemlog token` adds and removes tokens;",
@@ -151,26 +151,6 @@ class AccessFile:
             tables = self._document["identity"]
         tables.append(table)
         return self._tables()[-1]
-
-
-def replace_text(path: Path, text: str) -> None:
-    """Put `text` in the place of a file, durably, with the mode and owner that it had; a new one is
-    readable by its owner alone. Raises OSError."""
-    draft = path.with_name(f".{path.name}.new")
-    draft.unlink(missing_ok=True)
-    mode, owner = MODE, None
-    if path.exists():
-        status = path.stat()
-        mode, owner = status.st_mode & 0o777, (status.st_uid, status.st_gid)
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        os.fchmod(handle, mode)
-        if owner not in (None, (os.geteuid(), os.getegid())):
-            os.fchown(handle, *owner)
-        file.write(text)
-        file.flush()
-        os.fsync(handle)
-    draft.replace(path)
 
 
 def _extend(table: Table, key: str, values: tuple[str, ...]) -> None:

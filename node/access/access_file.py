@@ -25,10 +25,9 @@ from pydantic import (
 
 from tandemlog.format.words import quoted
 
-from .identities import NO_LIMITS, Access, CallerLimits, Identity
+from .identities import HASH, NO_LIMITS, Access, CallerLimits, Identity
 from .patterns import Patterns
 
-HASH = "sha256:"
 MAX_FAULTS = 5
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._@-]{1,64}$")]

@@ -30,7 +30,7 @@ from .identities import (
     CertifiedAs,
     Identity,
     certified_as,
-    hash_of,
+    digest_of,
 )
 from .usage import Usage
 
@@ -121,7 +121,7 @@ class Doorkeeper:
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise NotKnownError(BAD_HEADER)
-        return hash_of(token.strip())
+        return digest_of(token.strip())
 
     def renew(self, who: Who) -> None:
         """Look `who` up again if the access file was replaced, or its certificate has expired.

@@ -21,6 +21,8 @@ from tandemlog.format.words import quoted
 from .patterns import Patterns
 
 SCHEME = "tandemlog://"
+HASH = "sha256:"
+"""In front of what the access file has of a token."""
 
 
 class Right(StrEnum):
@@ -136,8 +138,8 @@ def _parts(uri: str) -> tuple[str, str, str]:
     return cluster, kind, "" if "/" in name else name
 
 
-def hash_of(token: str) -> bytes:
-    """What the access file keeps of a token, as bytes."""
+def digest_of(token: str) -> bytes:
+    """The SHA-256 of a token, by which it is looked up."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 

@@ -4,13 +4,11 @@ A token is as long as a key, so no slow hash is needed to keep it from being gue
 file has one SHA-256 of each.
 """
 
-import hashlib
-import os
 import secrets
-from pathlib import Path
+
+from .identities import HASH, digest_of
 
 PREFIX = "tl_"
-HASH = "sha256:"
 
 
 def new_token() -> str:
@@ -20,16 +18,4 @@ def new_token() -> str:
 
 def hash_of(token: str) -> str:
     """As the access file keeps it."""
-    return HASH + hashlib.sha256(token.encode()).hexdigest()
-
-
-def write_secret(path: Path, text: str) -> None:
-    """A file that its owner alone can read, in the place of an older one."""
-    draft = path.with_name(f".{path.name}.new")
-    draft.unlink(missing_ok=True)
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w") as file:
-        file.write(text + "\n")
-        file.flush()
-        os.fsync(handle)
-    draft.replace(path)
+    return HASH + digest_of(token).hex()

@@ -117,8 +117,8 @@ def read_authority(pair: Pair) -> tuple[x509.Certificate, ec.EllipticCurvePrivat
 
 def cluster_of(certificate: x509.Certificate) -> str:
     """The cluster that an authority is for: its organization; empty if it names none."""
-    found = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
-    return str(found[0].value) if found else ""
+    names = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+    return str(names[0].value) if names else ""
 
 
 def _begun(

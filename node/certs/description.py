@@ -8,7 +8,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509.oid import NameOID
 
-from .authority import CertificateError
+from .authority import CertificateError, cluster_of
 from .owners import Owner, owner_of
 
 
@@ -22,27 +22,24 @@ def read_certificate(pem: bytes, what: str) -> x509.Certificate:
 
 def owner_in(certificate: x509.Certificate) -> Owner | None:
     """The owner that one of its URIs names."""
-    for uri in _alternatives(certificate, x509.UniformResourceIdentifier):
-        owner = owner_of(uri)
-        if owner is not None:
-            return owner
-    return None
+    owners = map(owner_of, _alternatives(certificate, x509.UniformResourceIdentifier))
+    return next((owner for owner in owners if owner is not None), None)
 
 
 def common_name(name: x509.Name) -> str:
     """The first one; the whole name where there is none."""
-    found = name.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(found[0].value) if found else name.rfc4514_string()
+    names = name.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if names else name.rfc4514_string()
 
 
 def described(certificate: x509.Certificate, now: datetime.datetime) -> dict[str, Any]:
-    """A row."""
+    """One row of `tandemlog certs show`."""
     owner = owner_in(certificate)
     until = certificate.not_valid_after_utc
     return {
         "name": common_name(certificate.subject),
         "kind": str(owner.kind) if owner else "authority" if is_authority(certificate) else "-",
-        "cluster": owner.cluster if owner else _organization(certificate),
+        "cluster": owner.cluster if owner else cluster_of(certificate),
         "hosts": ",".join(hosts_in(certificate)),
         "from": f"{certificate.not_valid_before_utc:%Y-%m-%d %H:%M}Z",
         "until": f"{until:%Y-%m-%d %H:%M}Z",
@@ -93,11 +90,6 @@ def fits_key(certificate: x509.Certificate, key_pem: bytes, what: str) -> bool:
         raise CertificateError(f"{what} is not a private key in PEM: {error}") from error
     public = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     return key.public_key().public_bytes(*public) == certificate.public_key().public_bytes(*public)
-
-
-def _organization(certificate: x509.Certificate) -> str:
-    found = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
-    return str(found[0].value) if found else ""
 
 
 def _alternatives(certificate: x509.Certificate, kind: Any) -> list[Any]:

@@ -3,22 +3,19 @@
     DIR/ca.crt   ca.key       the authority; the key stays here and signs
     DIR/n1.crt   n1.key       of a node (or a coordinator, or a client) of that name
 
-Keys are readable by their owner alone. Each file is replaced whole: written beside it, made
-durable, renamed. A renewed pair is two renames, key first. Between them the two do not fit each
-other; nodes and clients that read them in that moment keep what they have and look again.
+Keys are readable by their owner alone. A renewed pair is two renames, key first. Between them the
+two do not fit each other; nodes and clients that read them then keep the old pair and read again.
 """
 
 import datetime
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..private_files import PUBLIC, SECRET, sync_folder, write_draft
 from .authority import CertificateError, Pair, cluster_of, issue, new_authority, read_authority
 from .owners import Owner
 
 AUTHORITY = "ca"
-SECRET = 0o600
-PUBLIC = 0o644
 
 
 def certificate_file(folder: Path, name: str) -> Path:
@@ -101,25 +98,3 @@ def _write(folder: Path, name: str, pair: Pair) -> Path:
         draft.replace(target)
     sync_folder(folder)
     return certificate
-
-
-def write_draft(target: Path, content: bytes, mode: int) -> Path:
-    """A durable file beside `target`, to be renamed to it."""
-    draft = target.with_name(f".{target.name}.new")
-    draft.unlink(missing_ok=True)
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(handle, "wb") as file:
-        os.fchmod(handle, mode)
-        file.write(content)
-        file.flush()
-        os.fsync(handle)
-    return draft
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames in `folder` durable."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

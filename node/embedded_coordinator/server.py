@@ -10,7 +10,7 @@ from pathlib import Path
 
 from grpc import aio
 
-from ..process.connection_census import ConnectionCensus
+from ..process.connection_census import OPTIONS, ConnectionCensus
 from ..process.machine_bounds import open_files
 from ..process.service_manager import said_ready
 from ..settings.host_port import split_endpoint
@@ -28,23 +28,11 @@ logger = logging.getLogger(__name__)
 _GRACE_S = 0.5
 _CONNECTIONS = 4_096
 _CALLS_OF_A_CONNECTION = 256
-_PENDING_CALLS = 1 << 16
-"""Above what the door lets in, which refuses with a reason; gRPC would drop calls at random."""
 _OWN_FILES = 64
 _OPTIONS = (
-    ("grpc.so_reuseport", 0),
+    *OPTIONS,
     ("grpc.max_concurrent_streams", _CALLS_OF_A_CONNECTION),
-    ("grpc.server.max_pending_requests", _PENDING_CALLS),
-    ("grpc.server.max_pending_requests_hard_limit", _PENDING_CALLS),
     ("grpc.max_send_message_length", -1),
-    # clients may ping a quiet connection every 10 s, also while no call is open
-    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.max_ping_strikes", 0),
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    # a connection that says nothing of TLS takes the place of a node's
-    ("grpc.server_handshake_timeout_ms", 10_000),
 )
 
 

@@ -15,7 +15,8 @@ Time is told with every request: a lease whose time is over ends before the requ
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
-from operator import attrgetter
+from operator import attrgetter, eq, gt, lt, ne
+from typing import Any
 
 from tandemlog.v1 import coordinator_pb2 as pb
 
@@ -40,6 +41,20 @@ _SORTED_BY = {
     pb.RangeRequest.CREATE: attrgetter("create_revision"),
     pb.RangeRequest.MOD: attrgetter("revision"),
     pb.RangeRequest.VALUE: attrgetter("value"),
+}
+_COMPARED = {
+    pb.Compare.VERSION: ("version", "version"),
+    pb.Compare.CREATE: ("create_revision", "create_revision"),
+    pb.Compare.MOD: ("revision", "mod_revision"),
+    pb.Compare.VALUE: ("value", "value"),
+    pb.Compare.LEASE: ("lease", "lease"),
+}
+"""The field of a row that a comparison is about, and its field for the other side."""
+_RELATIONS: dict[int, Callable[[Any, Any], bool]] = {
+    pb.Compare.EQUAL: eq,
+    pb.Compare.NOT_EQUAL: ne,
+    pb.Compare.GREATER: gt,
+    pb.Compare.LESS: lt,
 }
 
 
@@ -382,33 +397,6 @@ def _holds(compare: pb.Compare, versions: KeyVersions) -> bool:
 
 
 def _related(compare: pb.Compare, row: Row) -> bool:
-    held: int | bytes
-    given: int | bytes
-    match compare.target:
-        case pb.Compare.VERSION:
-            held, given = row.version, compare.version
-        case pb.Compare.CREATE:
-            held, given = row.create_revision, compare.create_revision
-        case pb.Compare.MOD:
-            held, given = row.revision, compare.mod_revision
-        case pb.Compare.LEASE:
-            held, given = row.lease, compare.lease
-        case _:
-            return _in_relation(compare.result, _order_of_bytes(row.value, compare.value))
-    return _in_relation(compare.result, (held > given) - (held < given))
-
-
-def _order_of_bytes(held: bytes, given: bytes) -> int:
-    return (held > given) - (held < given)
-
-
-def _in_relation(result: "pb.Compare.CompareResult.ValueType", order: int) -> bool:
-    match result:
-        case pb.Compare.EQUAL:
-            return order == 0
-        case pb.Compare.NOT_EQUAL:
-            return order != 0
-        case pb.Compare.GREATER:
-            return order > 0
-        case _:
-            return order < 0
+    of_row, of_compare = _COMPARED[compare.target]
+    related = _RELATIONS[compare.result]
+    return bool(related(getattr(row, of_row), getattr(compare, of_compare)))

@@ -13,7 +13,6 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from tandemlog.format.words import quoted
 from tandemlog.v1 import common_pb2
@@ -43,14 +42,6 @@ class Health:
     alarms: Mapping[str, str]  # node id -> what this master may lack, and what to do
     put_fault: str  # why a put would not be acknowledged now
     read_fault: str  # why reads are not what they should be: starting, never connected, stopping
-
-
-class ElectionView(Protocol):
-    """The elections, as a node knows them: of no I/O, so as old as `age_seconds` says."""
-
-    def cluster(self) -> Mapping[str, object]: ...
-
-    def epochs(self) -> Mapping[str, object]: ...
 
 
 class BadQueryError(ValueError):

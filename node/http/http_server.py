@@ -32,8 +32,9 @@ from ..access.access_refusals import NotKnownError
 from ..access.doorkeeper import Doorkeeper
 from ..process.machine_bounds import ConnectionBounds
 from ..security.node_security import NodeSecurity
+from ..services.election_service import ElectionService
 from .bounded_site import BoundedSite
-from .health import PATHS, BadQueryError, ElectionView, faults
+from .health import PATHS, BadQueryError, faults
 from .metrics import CONTENT_TYPE, Metrics
 from .node_numbers import Observed
 
@@ -45,7 +46,7 @@ class HttpServer:
         self,
         node: Observed,
         metrics: Metrics,
-        elections: ElectionView | None = None,
+        elections: ElectionService | None = None,
         security: NodeSecurity | None = None,
         bounds: ConnectionBounds = ConnectionBounds(),  # noqa: B008
     ) -> None:
@@ -194,7 +195,7 @@ async def serve_http(
     cluster_id: str,
     node_id: str,
     endpoint: tuple[str, int],
-    elections: ElectionView | None = None,
+    elections: ElectionService | None = None,
     security: NodeSecurity | None = None,
     bounds: ConnectionBounds = ConnectionBounds(),  # noqa: B008
 ) -> HttpServer:

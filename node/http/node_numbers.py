@@ -14,7 +14,6 @@ from typing import Protocol
 from tandemlog.v1 import common_pb2
 from tandemlog_server.storage.message_store import MessageStore
 
-from ..access.doorkeeper import Doorkeeper
 from ..groups.consumer_group import ConsumerGroup
 from ..groups.group_coordinator import GroupCoordinator
 from ..pulls.group_activity import GroupActivity, GroupNumbers
@@ -22,6 +21,7 @@ from ..pulls.pull_service import PullService
 from ..pulls.read_turns import ReadTurns
 from ..puts.ack_stats import AckStats
 from ..roles.elected_roles import ElectionNumbers
+from ..services.call_door import CallDoor
 from ..settings.node_config import NodeConfig
 from .health import Health
 from .workload import Workload, WorkloadNumbers
@@ -73,18 +73,6 @@ class Observed(Protocol):
     def numbers(self) -> NodeNumbers: ...
 
 
-class Door(Protocol):
-    """What counts the calls."""
-
-    calls: int
-    streams: int
-    calls_total: int
-    keeper: Doorkeeper
-
-    @property
-    def refused(self) -> dict[str, int]: ...
-
-
 class NodeCounters:
     """Reads the counters of a node's parts; see the module."""
 
@@ -93,11 +81,11 @@ class NodeCounters:
         config: NodeConfig,
         store: MessageStore,
         *,
-        door: Door,
+        door: CallDoor,
         turns: ReadTurns,
         pulls: PullService,
         groups: GroupActivity,
-        membership: GroupCoordinator | None = None,
+        coordinator: GroupCoordinator,
         waiting: Sized,
         acks: AckStats,
         leads: Callable[[], bool],
@@ -109,7 +97,7 @@ class NodeCounters:
         self._turns = turns
         self._pulls = pulls
         self._groups = groups
-        self._membership = membership
+        self._coordinator = coordinator
         self._waiting = waiting
         self._acks = acks
         self._workload = Workload(
@@ -134,17 +122,16 @@ class NodeCounters:
             "streams": self._door.streams,
             "long_polls": self._pulls.waiting,
             "answer_bytes": self._turns.held_bytes,
-            **({} if self._membership is None else _group_statistics(self._membership)),
+            **_group_statistics(self._coordinator),
         }
 
     def _group_numbers(self) -> Mapping[str, GroupNumbers]:
         """The master knows the members; where a group has none, connections are counted."""
-        found = self._groups.numbers()
-        if self._membership is not None:
-            for name, count in self._membership.member_counts().items():
-                if name in found:
-                    found[name] = replace(found[name], members=count)
-        return found
+        numbers = self._groups.numbers()
+        for name, count in self._coordinator.member_counts().items():
+            if name in numbers:
+                numbers[name] = replace(numbers[name], members=count)
+        return numbers
 
     def numbers(
         self,
@@ -192,13 +179,13 @@ class NodeCounters:
 
 def _group_statistics(groups: GroupCoordinator) -> Mapping[str, float]:
     """By the names of metrics; all of it is 0 on a node that does not lead."""
-    held = list(groups.groups.values())
+    present = list(groups.groups.values())
     return {
         "group_rebalances_total": groups.rebalances_total,
         "group_fenced_commits_total": groups.fenced_commits_total,
         "group_members_removed_total": groups.members_removed_total,
-        "groups_with_members": sum(bool(group.members) for group in held),
-        "groups_reconciling": sum(map(_queues_move, held)),
+        "groups_with_members": sum(bool(group.members) for group in present),
+        "groups_reconciling": sum(map(_queues_move, present)),
     }
 
 

@@ -35,6 +35,23 @@ MANY_PART = 4
 """Connections above this part of what is allowed are many."""
 STRANGER_IDLE_S = 15.0
 _FOLDER = "/proc/self/fd"
+OPTIONS = (
+    # two servers on one port would share its connections without a word
+    ("grpc.so_reuseport", 0),
+    # above what the door lets in, which refuses with a reason; gRPC would drop calls at random
+    ("grpc.server.max_pending_requests", 1 << 16),
+    ("grpc.server.max_pending_requests_hard_limit", 1 << 16),
+    # clients may ping a quiet connection every 10 s, also while no call is open
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_ping_strikes", 0),
+    # a host that is gone without a word must not hold its streams until TCP gives up
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    # a connection that says nothing of TLS holds a descriptor
+    ("grpc.server_handshake_timeout_ms", 10_000),
+)
+"""Of every gRPC server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +91,7 @@ def superfluous(
     return closed
 
 
-class Keeper(Protocol):
+class CallsOfConnections(Protocol):
     """What is known of the calls of connections."""
 
     def in_use(self, peer: str) -> bool:
@@ -87,7 +104,7 @@ class Keeper(Protocol):
 class ConnectionCensus:
     """See the module. `limit` connections of `port` are allowed."""
 
-    def __init__(self, keeper: Keeper, port: int, limit: int) -> None:
+    def __init__(self, keeper: CallsOfConnections, port: int, limit: int) -> None:
         self._keeper = keeper
         self._port = port
         self._limit = limit

@@ -1,18 +1,14 @@
 """The embedded coordinator's certificates, which are replaced while it runs."""
 
 import asyncio
-import logging
 import ssl
 from dataclasses import dataclass
 
 from ..access.certificates import CertificateFileError, check_authorities, check_pair
 from ..settings.node_config import ConfigError
-from .node_security import state_of_file
 from .security_loading import TlsFiles, read_file, utc_now
 from .served_tls import ServedTls
-from .watched_files import WatchedFiles
-
-logger = logging.getLogger(__name__)
+from .watched_files import WatchedFiles, state_of_file
 
 INTERVAL_S = 5.0
 
@@ -62,16 +58,5 @@ class CoordinatorTls:
 
     def reload_changed(self) -> None:
         """Take what has changed, if it can be used."""
-        if not self._watch.changed():
-            return
-        try:
-            files = self._files.load()
-            self.served.replace(files)
-        except (ConfigError, ssl.SSLError) as error:
-            logger.error("the new certificates are not used, the old ones stay: %s", error)
-        else:
-            logger.info(
-                "new certificates are in use: %s, valid until %s",
-                self._files.cert_file,
-                files.expires_at.isoformat(timespec="seconds"),
-            )
+        if self._watch.changed():
+            self.served.reload(self._files.load, self._files.cert_file)

@@ -10,7 +10,6 @@ A fault never stops a node that runs: the old certificates and identities stay i
 import asyncio
 import datetime
 import logging
-import os
 import ssl
 import time
 from collections.abc import Callable
@@ -20,18 +19,9 @@ from ..access.identities import Access, CallerLimits
 from ..settings.node_config import ConfigError, NodeConfig
 from .security_loading import Read, TlsFiles, load_access, load_tls, load_token, read_file, utc_now
 from .served_tls import ServedTls
-from .watched_files import FileState, WatchedFiles
+from .watched_files import FileState, WatchedFiles, state_of_file
 
 logger = logging.getLogger(__name__)
-
-
-def state_of_file(name: str) -> FileState | None:
-    """A file as it is now; None if it cannot be looked at."""
-    try:
-        found = os.stat(name)
-    except OSError:
-        return None
-    return FileState(found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 class NodeSecurity:
@@ -101,25 +91,17 @@ class NodeSecurity:
     async def reload_changed(self) -> None:
         """Take what has changed, if it can be used."""
         if self.tls is not None and await asyncio.to_thread(self._tls_watch.changed):
-            await asyncio.to_thread(self._reload_tls, self.tls)
+            cert_file = self._config.tls.cert_file
+            await asyncio.to_thread(self.tls.reload, self._load_tls, cert_file)
         if await asyncio.to_thread(self._access_watch.changed):
             access = await asyncio.to_thread(self._reloaded_access)
             if access is not None:
                 self.doorkeeper.replace_access(access)
 
-    def _reload_tls(self, tls: ServedTls) -> None:
-        try:
-            files = load_tls(self._config, read=self._read, now=self._now())
-            assert files is not None
-            tls.replace(files)
-        except (ConfigError, ssl.SSLError) as error:
-            logger.error("the new certificates are not used, the old ones stay: %s", error)
-        else:
-            logger.info(
-                "new certificates are in use: %s, valid until %s",
-                self._config.tls.cert_file,
-                files.expires_at.isoformat(timespec="seconds"),
-            )
+    def _load_tls(self) -> TlsFiles:
+        files = load_tls(self._config, read=self._read, now=self._now())
+        assert files is not None
+        return files
 
     def _reloaded_access(self) -> Access | None:
         try:

@@ -7,14 +7,19 @@ gRPC asks callers for a certificate, or does not. HTTP asks and does not insist:
 one is decided for each request, so that probes may come without.
 """
 
+import logging
 import os
 import ssl
 import threading
+from collections.abc import Callable
 from typing import Any, cast
 
 import grpc
 
+from ..settings.node_config import ConfigError
 from .security_loading import TlsFiles
+
+logger = logging.getLogger(__name__)
 
 
 class ServedTls:
@@ -38,6 +43,17 @@ class ServedTls:
         with self._lock:
             self._files, self._fresh = files, _configuration(files, self._required)
         self.http_context.newest = context
+
+    def reload(self, load: Callable[[], TlsFiles], cert_file: str) -> None:
+        """Use the files that `load` reads, if they can be used; one line of the log either way."""
+        try:
+            files = load()
+            self.replace(files)
+        except (ConfigError, ssl.SSLError) as error:
+            logger.error("the new certificates are not used, the old ones stay: %s", error)
+        else:
+            until = files.expires_at.isoformat(timespec="seconds")
+            logger.info("new certificates are in use: %s, valid until %s", cert_file, until)
 
     def grpc_credentials(self) -> grpc.ServerCredentials:
         """For the port of a server."""

@@ -6,6 +6,7 @@ not one for each look. A pair of files is replaced one after the other: for a mo
 each other, which counts as a fault until the second one changes too.
 """
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -20,6 +21,15 @@ class FileState:
 
 
 States = Mapping[str, FileState | None]
+
+
+def state_of_file(name: str) -> FileState | None:
+    """A file as it is now; None if it cannot be looked at."""
+    try:
+        status = os.stat(name)
+    except OSError:
+        return None
+    return FileState(status.st_mtime_ns, status.st_size, status.st_ino)
 
 
 class WatchedFiles:

@@ -135,10 +135,7 @@ class CallDoor:
         encoded parts. `name` is the method's in the log, `kind` whose word its answer is."""
 
         async def serve(requests: AsyncIterator[bytes], context: CallContext) -> bytes | Parts:
-            caller = self._enter(context)
-            caller.call = name
-            if self.keeper.active:
-                await self._identify(caller, context, rule, name, stream=False)
+            caller = await self._let_in(context, rule, name)
             read: Message | None = None
             problem: common_pb2.Error | None = None
             begun_in: int | None = None
@@ -183,10 +180,7 @@ class CallDoor:
         """As `unary`, for a stream of encoded answers."""
 
         async def serve(data: bytes, context: CallContext) -> AsyncIterator[bytes]:
-            caller = self._enter(context, stream=True)
-            caller.call = name
-            if self.keeper.active:
-                await self._identify(caller, context, rule, name, stream=True)
+            caller = await self._let_in(context, rule, name, stream=True)
             try:
                 self._check(caller, stream=True)
                 read = decoded(request, data)
@@ -234,10 +228,7 @@ class CallDoor:
         async def serve(
             requests: AsyncIterator[Buffer], context: CallContext
         ) -> AsyncGenerator[Message, None]:
-            caller = self._enter(context, stream=True)
-            caller.call = name
-            if self.keeper.active:
-                await self._identify(caller, context, rule, name, stream=True)
+            caller = await self._let_in(context, rule, name, stream=True)
             try:
                 self._check(caller, stream=True)
             except (RequestRefusedError, OverLimitError) as refusal:
@@ -254,19 +245,21 @@ class CallDoor:
 
         return serve
 
-    async def _identify(
-        self, caller: Caller, context: CallContext, rule: Rule, name: str, *, stream: bool
-    ) -> None:
-        """Find out who calls, or end the call."""
-        keeper = self.keeper
-        if rule.open_to_probes and keeper.open_health:
-            return
+    async def _let_in(
+        self, context: CallContext, rule: Rule, name: str, *, stream: bool = False
+    ) -> Caller:
+        """Count a call and find out who makes it, or end it."""
+        keeper, caller = self.keeper, self._enter(context, stream=stream)
+        caller.call = name
+        if not keeper.active or (rule.open_to_probes and keeper.open_health):
+            return caller
         try:
             proofs = proofs_of(context, certificates=keeper.certificates_required)
             keeper.known(caller, keeper.identify(*proofs), name, stream=stream)
         except NotKnownError as error:
             keeper.audit.refused(name, "", caller.peer, str(error))
             await refuse(context, str(error), writes=stream)
+        return caller
 
     def _audit(
         self, name: str, caller: Caller, request: Message, problem: common_pb2.Error | None
@@ -292,10 +285,8 @@ class CallDoor:
         encode = given.response_serializer
 
         async def unary(data: bytes, context: Any) -> Any:
-            caller = self._enter(context)
-            caller.call = name
-            if self.keeper.active:  # no limit: a node that is busy still says that it is well
-                await self._identify(caller, context, rule, name, stream=False)
+            # no limit: a node that is busy still says that it is well
+            await self._let_in(context, rule, name)
             return await given.unary_unary(await self._read(given, data, context), context)
 
         async def unary_stream(data: bytes, context: Any) -> AsyncIterator[Any]:
@@ -336,10 +327,7 @@ class CallDoor:
             await refuse(context, str(error))
 
     async def _admit(self, context: Any, rule: Rule, name: str) -> Caller:
-        caller = self._enter(context, stream=True)
-        caller.call = name
-        if self.keeper.active:
-            await self._identify(caller, context, rule, name, stream=True)
+        caller = await self._let_in(context, rule, name, stream=True)
         try:
             self._check(caller, stream=True)
         except (RequestRefusedError, OverLimitError) as refusal:

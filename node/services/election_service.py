@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
+from google.protobuf.message import Message
+
 from tandemlog.v1 import admin_pb2, common_pb2
 from tandemlog_server.ha.coordinator.coordinator_errors import CoordinatorUnavailableError
 from tandemlog_server.ha.election.agent import ElectionAgent
@@ -72,7 +74,7 @@ class ElectionService:
         snapshot = (await self._requests.read()).snapshot
         if snapshot.fault:
             raise RequestRefusedError(common_pb2.INTERNAL, snapshot.fault)
-        return self._told(snapshot, age_s=0.0)
+        return self._view(snapshot, age_s=0.0)
 
     async def history(self) -> admin_pb2.HistoryResponse:
         """Every term that the coordinator keeps."""
@@ -109,45 +111,31 @@ class ElectionService:
 
     def cluster(self) -> Mapping[str, object]:
         """For /cluster: `coordination` as old as its age says."""
-        told = self._told(self._agent.snapshot, self._age_s())
-        status = told.coordinator
-        request = told.request if told.HasField("request") else None
+        view = self._view(self._agent.snapshot, self._age_s())
+        status = view.coordinator
         return {
             "coordinator": list(status.endpoints),
-            "product": status.product,
-            "revision": status.revision,
+            **_fields(status, "product", "revision"),
             "age_seconds": round(status.age_seconds, 3),
             "accepted_age_seconds": round(status.accepted_age_seconds, 3),
-            "refusal": status.refusal,
-            "paused": status.paused,
-            "epoch": told.epoch,
-            "leader": told.leader_id,
-            "leader_present": told.leader_present,
-            "reason": told.reason,
-            "unclean_epoch": told.unclean_epoch,
-            "lost_bytes": told.lost_bytes if told.HasField("lost_bytes") else None,
+            **_fields(status, "refusal", "paused"),
+            "epoch": view.epoch,
+            "leader": view.leader_id,
+            **_fields(view, "leader_present", "reason", "unclean_epoch"),
+            "lost_bytes": view.lost_bytes if view.HasField("lost_bytes") else None,
             "in_sync": [
-                {"node": each.node_id, "incarnation": each.incarnation} for each in told.in_sync
+                {"node": each.node_id, "incarnation": each.incarnation} for each in view.in_sync
             ],
             "roster": [
                 {
                     "node": each.node_id,
-                    "up": each.up,
-                    "removed": each.removed,
-                    "in_sync": each.in_sync,
-                    "why_not_in_sync": each.why_not_in_sync,
-                    "endpoint": each.endpoint,
+                    **_fields(each, "up", "removed", "in_sync", "why_not_in_sync", "endpoint"),
                 }
-                for each in told.roster
+                for each in view.roster
             ],
-            "request": None
-            if request is None
-            else {
-                "kind": request.kind,
-                "target": request.target,
-                "request_id": request.request_id,
-                "outcome": request.outcome,
-            },
+            "request": _fields(view.request, "kind", "target", "request_id", "outcome")
+            if view.HasField("request")
+            else None,
         }
 
     def epochs(self) -> Mapping[str, object]:
@@ -158,12 +146,8 @@ class ElectionService:
             "age_seconds": round(self._age_s(), 3),
             "terms": [
                 {
-                    "epoch": each.epoch,
-                    "leader": each.leader,
-                    "reason": each.reason,
-                    "began_ms": each.began_ms,
-                    "unclean": each.unclean,
-                    "end_offset": each.end_offset,
+                    **_fields(each, "epoch", "leader", "reason", "began_ms"),
+                    **_fields(each, "unclean", "end_offset"),
                     "lost_bytes": each.lost_bytes if each.HasField("lost_bytes") else None,
                 }
                 for each in _terms(snapshot)
@@ -206,7 +190,7 @@ class ElectionService:
             refusal=self._agent.refusal,
         )
 
-    def _told(self, snapshot: Snapshot, age_s: float) -> admin_pb2.CoordinationResponse:
+    def _view(self, snapshot: Snapshot, age_s: float) -> admin_pb2.CoordinationResponse:
         answer = admin_pb2.CoordinationResponse(
             answered_by=self._node_id,
             coordinator=self._status(snapshot, age_s),
@@ -237,6 +221,10 @@ class ElectionService:
                 )
             )
         return answer
+
+
+def _fields(message: Message, *names: str) -> dict[str, object]:
+    return {name: getattr(message, name) for name in names}
 
 
 def required(elections: ElectionService | None) -> ElectionService:

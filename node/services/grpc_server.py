@@ -26,7 +26,7 @@ from tandemlog_server.ha.protocol.replication_service import METHOD, Context, Re
 from ..access.access_refusals import NotKnownError
 from ..access.caller import Who
 from ..access.doorkeeper import Doorkeeper
-from ..process.connection_census import ConnectionCensus
+from ..process.connection_census import OPTIONS, ConnectionCensus
 from ..process.machine_bounds import GRPC_CONNECTIONS
 from ..process.tasks import cancelled
 from ..security.served_tls import ServedTls
@@ -48,24 +48,11 @@ WATCHES = 64
 """Of health, by callers that need no identity; and a quarter of all streams at most."""
 _COLUMNS_BYTES = 12 << 20
 """Of a put, beside its records: the longest table of topics has 8 MiB."""
-_PENDING_CALLS = 1 << 16
 _OPTIONS = (
+    *OPTIONS,
     ("grpc.max_send_message_length", MAX_GRPC_MESSAGE),
     ("grpc.max_concurrent_streams", CALLS_OF_A_CONNECTION),
-    ("grpc.server.max_pending_requests", _PENDING_CALLS),
-    ("grpc.server.max_pending_requests_hard_limit", _PENDING_CALLS),
-    # two nodes on one port would share its connections without a word
-    ("grpc.so_reuseport", 0),
-    # clients may ping a quiet connection every 10 s, also while no call is open
-    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.max_ping_strikes", 0),
-    # a host that is gone without a word must not hold its streams until TCP gives up
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    # a connection that says nothing of TLS holds a descriptor
-    ("grpc.server_handshake_timeout_ms", 10_000),
-    # nor does one whose client has gone elsewhere keep it; a client opens another one by itself
+    # a connection whose client has gone elsewhere is closed; a client opens another one by itself
     ("grpc.max_connection_idle_ms", 600_000),
 )
 SERVICES = (BROKER, ADMIN, REPLICATION)

@@ -25,7 +25,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from tomlkit.exceptions import TOMLKitError
 
-from ..access.access_editing import replace_text
+from ..private_files import replace_text
 from .config_sources import givers
 from .node_config import ConfigError, NodeConfig, config_of, key_at
 from .sections import keys_of, section_of

@@ -13,7 +13,7 @@ from tandemlog.transport.security_files import SecurityFiles
 from tandemlog_server.cli.local.local_cluster import LocalCluster, Wishes, plan_cluster
 from tandemlog_server.cli.local.local_security import HOSTS, LocalSecurity
 from tandemlog_server.node.access.access_file import parse_access
-from tandemlog_server.node.access.identities import hash_of
+from tandemlog_server.node.access.identities import digest_of
 from tandemlog_server.node.certs.authority import CertificateError
 from tandemlog_server.node.certs.folder import make_certificate
 from tandemlog_server.node.certs.owners import Owner, OwnerKind
@@ -40,7 +40,7 @@ def test_a_second_start_keeps_everything(tmp_path: Path) -> None:
     assert {*grown} - {*first} == {"n2.crt", "n2.key", "n2.token"}
     access = parse_access(grown["access.toml"].decode(), "it")
     token = grown["n2.token"].decode().strip()
-    found = access.of_token(hash_of(token))
+    found = access.of_token(digest_of(token))
     assert found is not None
     assert found.node == "n2"
 
@@ -69,7 +69,7 @@ def test_the_profile_is_the_operators_way_in(tmp_path: Path) -> None:
     assert profile.endpoint == "127.0.0.1:1,127.0.0.1:2"
     loaded = SecurityFiles(profile.security).current()
     access = parse_access(made.access_file.read_text(), "it")
-    operator = access.of_token(hash_of(loaded.metadata[0][1].removeprefix("Bearer ")))
+    operator = access.of_token(digest_of(loaded.metadata[0][1].removeprefix("Bearer ")))
     assert operator is not None
     assert operator.admin
     assert made.client_context().get_ca_certs()[0]["notAfter"]

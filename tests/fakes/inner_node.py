@@ -68,7 +68,7 @@ async def stubs(node: Node) -> AsyncIterator[Stubs]:
         yield Stubs(broker_pb2_grpc.BrokerStub(channel), admin_pb2_grpc.AdminStub(channel), channel)
 
 
-async def until(condition: Callable[[], Any]) -> None:
+async def until(condition: Callable[..., Any]) -> None:
     """Wait for what happens in other tasks, threads and nodes."""
     async with asyncio.timeout(10):
         while not condition():  # noqa: ASYNC110 - there is no event for all of it

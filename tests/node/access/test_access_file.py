@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from tandemlog_server.node.access.access_file import AccessFileError, parse_access
-from tandemlog_server.node.access.identities import NO_LIMITS, Right, hash_of
+from tandemlog_server.node.access.identities import NO_LIMITS, Right, digest_of
 
 HASH = f"sha256:{hashlib.sha256(b'tl_secret').hexdigest()}"
 GOOD = f"""
@@ -31,8 +31,8 @@ node = "n1"
 def test_a_file_gives_identities_with_their_rights() -> None:
     access = parse_access(GOOD, "access.toml")
     orders, operator, n1 = access.identities
-    assert access.of_token(hash_of("tl_secret")) is orders
-    assert access.of_token(hash_of("tl_other")) is None
+    assert access.of_token(digest_of("tl_secret")) is orders
+    assert access.of_token(digest_of("tl_other")) is None
     assert access.of_certificate("orders") is orders
     assert orders.may(Right.READ, "orders-eu")
     assert orders.may(Right.READ, "prices")

@@ -148,12 +148,13 @@ async def test_files_are_replaced_under_load_without_a_failed_put(tmp_path: Path
             asyncio.create_task(put_on_one_stream(node)),
             asyncio.create_task(put_on_new_connections(node)),
         ]
-        assert node.security.tls is not None
+        tls = node.security.tls
+        assert tls is not None
         for number in range(5):
             fresh = authority.node("n0")
             fresh.write(tmp_path, "n0")
             (tmp_path / "access.toml").write_text(FILE + f"# {number}\n")
-            await until(lambda wanted=fresh: node.security.tls.files.key == wanted.key)
+            await until(lambda wanted=fresh: tls.files.key == wanted.key)
             before = list(done)
             await until(
                 lambda since=before: (

@@ -360,9 +360,9 @@ class Node:
         left_s = None if expiry_s is None else expiry_s - time.time()
         if left_s is None or left_s > CERTIFICATE_WARNING_S:
             return ""
-        left = duration(round(left_s * 1000))
+        remaining = duration(round(left_s * 1000))
         return (
-            f"the certificate {self.config.tls.cert_file} expires in {left}: replace the file "
+            f"the certificate {self.config.tls.cert_file} expires in {remaining}: replace the file "
             "(docs/security.md), the node reads it while it runs"
         )
 

@@ -95,10 +95,10 @@ class AccessFile:
         there = [table for table in self._tables() if table.get("name") == name]
         table = there[0] if there else self._new(name)
         if grant.node:
-            held = table.get("node", "")
-            if held not in ("", grant.node):
+            node = table.get("node", "")
+            if node not in ("", grant.node):
                 raise AccessEditError(
-                    f"{self.path}: identity {name!r} is that of node {held!r}: give another name"
+                    f"{self.path}: identity {name!r} is that of node {node!r}: give another name"
                 )
             table["node"] = grant.node
         if grant.admin:
@@ -115,29 +115,29 @@ class AccessFile:
         if table is None:
             there = ", ".join(str(each.get("name")) for each in self._tables()) or "none"
             raise AccessEditError(f"{self.path} has no identity {name!r}; there: {there}")
-        held = [str(each) for each in table.get("tokens", ())]
-        gone = [each for each in held if each.removeprefix(HASH).startswith(prefix)]
-        if keep_newest and held[-1:] == gone[-1:]:
-            gone = gone[:-1]
-        if prefix and not gone:
+        hashes = [str(each) for each in table.get("tokens", ())]
+        revoked = [each for each in hashes if each.removeprefix(HASH).startswith(prefix)]
+        if keep_newest and hashes[-1:] == revoked[-1:]:
+            revoked = revoked[:-1]
+        if prefix and not revoked:
             raise AccessEditError(
                 f"{self.path}: no token of {name!r} begins with {prefix!r}; `tandemlog token list` "
                 "shows the beginnings"
             )
-        table["tokens"] = _array([each for each in held if each not in gone])
-        return len(gone)
+        table["tokens"] = _array([each for each in hashes if each not in revoked])
+        return len(revoked)
 
     def write(self) -> None:
         """In the place of the file, readable by its owner, or by whom it was readable before."""
         replace_text(self.path, tomlkit.dumps(self._document))
 
     def _tables(self) -> list[Table]:
-        found = self._document.get("identity")
-        if found is None:
+        tables = self._document.get("identity")
+        if tables is None:
             return []
-        if not isinstance(found, AoT):
+        if not isinstance(tables, AoT):
             raise AccessEditError(f"{self.path}: identity must be tables, each as [[identity]]")
-        return list(found.body)
+        return list(tables.body)
 
     def _new(self, name: str) -> Table:
         table = tomlkit.table()
@@ -154,10 +154,10 @@ class AccessFile:
 
 
 def _extend(table: Table, key: str, values: tuple[str, ...]) -> None:
-    held = [str(each) for each in table.get(key, ())]
-    new = [each for each in values if each not in held]
+    present = [str(each) for each in table.get(key, ())]
+    new = [each for each in values if each not in present]
     if new:
-        table[key] = _array([*held, *new])
+        table[key] = _array([*present, *new])
 
 
 def _array(values: list[str]) -> Any:

@@ -36,8 +36,8 @@ def names_of(certificate: x509.Certificate) -> CertificateNames:
         uris = []
     except (x509.DuplicateExtension, x509.UnsupportedGeneralNameType) as error:
         raise ValueError(str(error)) from None
-    found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    common_name = str(found[0].value) if found else ""
+    common_names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    common_name = str(common_names[0].value) if common_names else ""
     ours = tuple(each for each in uris if each.startswith(SCHEME))
     return CertificateNames(ours, common_name, certificate.not_valid_after_utc)
 
@@ -81,9 +81,9 @@ def check_pair(
 
 def check_authorities(name: str, content: bytes, now: datetime.datetime) -> None:
     """Raises CertificateFileError unless the file has a certificate that is valid `now`."""
-    found = _certificates(name, content)
-    if all(each.not_valid_after_utc <= now for each in found):
-        _check_time(name, found[0], now)
+    authorities = _certificates(name, content)
+    if all(each.not_valid_after_utc <= now for each in authorities):
+        _check_time(name, authorities[0], now)
 
 
 def _certificates(name: str, content: bytes) -> Sequence[x509.Certificate]:

@@ -128,55 +128,56 @@ class Doorkeeper:
         Raises NotKnownError."""
         if who.version == self._version and (who.until is None or self._now() < who.until):
             return
-        found = self._who(who.token_hash, who.certificate)
-        who.identity, who.nodes, who.version = found.identity, found.nodes, found.version
-        who.proof_fault, who.until = found.proof_fault, found.until
+        fresh = self._who(who.token_hash, who.certificate)
+        who.identity, who.nodes, who.version = fresh.identity, fresh.nodes, fresh.version
+        who.proof_fault, who.until = fresh.proof_fault, fresh.until
 
     def _who(self, token_hash: bytes | None, certificate: bytes | None) -> Who:
-        said = CertifiedAs() if certificate is None else self._certified(certificate)
-        if said.until is not None and self._now() >= said.until:
-            said = CertifiedAs(fault=EXPIRED)
-        identity = self._identity(token_hash, certificate, said)
-        nodes = {identity.node, said.node} - {""}
-        about = token_hash, certificate, self._version, said.until
-        return Who(identity, frozenset(nodes), said.fault, *about)
+        certified = CertifiedAs() if certificate is None else self._certified(certificate)
+        if certified.until is not None and self._now() >= certified.until:
+            certified = CertifiedAs(fault=EXPIRED)
+        identity = self._identity(token_hash, certificate, certified)
+        nodes = {identity.node, certified.node} - {""}
+        about = token_hash, certificate, self._version, certified.until
+        return Who(identity, frozenset(nodes), certified.fault, *about)
 
     def _identity(
-        self, token_hash: bytes | None, certificate: bytes | None, said: CertifiedAs
+        self, token_hash: bytes | None, certificate: bytes | None, certified: CertifiedAs
     ) -> Identity:
         access = self._access
         if access is None:
             if certificate is None:
                 raise NotKnownError(NO_CERTIFICATE)
-            if said.fault:
-                raise NotKnownError(said.fault)
-            name = f"node/{said.node}" if said.node else said.client
-            return Identity(name, admin=True, node=said.node)
+            if certified.fault:
+                raise NotKnownError(certified.fault)
+            name = f"node/{certified.node}" if certified.node else certified.client
+            return Identity(name, admin=True, node=certified.node)
         if token_hash is not None:
-            found = access.of_token(token_hash)
-            if found is None:
+            identity = access.of_token(token_hash)
+            if identity is None:
                 raise NotKnownError(UNKNOWN_TOKEN)
-            return found
+            return identity
         if certificate is None:
             raise NotKnownError(NO_PROOF)
-        if said.fault:
-            raise NotKnownError(said.fault)
-        if said.node:
-            return access.of_node(said.node)
-        found = access.of_certificate(said.client)
-        if found is None:
+        if certified.fault:
+            raise NotKnownError(certified.fault)
+        if certified.node:
+            return access.of_node(certified.node)
+        identity = access.of_certificate(certified.client)
+        if identity is None:
             raise NotKnownError(
-                f"no identity of this node's access file has the certificate {quoted(said.client)}"
+                "no identity of this node's access file has the certificate "
+                f"{quoted(certified.client)}"
             )
-        return found
+        return identity
 
     def _certified(self, certificate: bytes) -> CertifiedAs:
-        said = self._certificates.get(certificate)
-        if said is None:
+        certified = self._certificates.get(certificate)
+        if certified is None:
             if len(self._certificates) >= REMEMBERED:
                 self._certificates.clear()
-            said = self._certificates[certificate] = self._read(certificate)
-        return said
+            certified = self._certificates[certificate] = self._read(certificate)
+        return certified
 
     def _read(self, certificate: bytes) -> CertifiedAs:
         read = names_in_pem if certificate.startswith(b"-----") else names_in_der

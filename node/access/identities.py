@@ -69,8 +69,8 @@ class Identity:
     _rights: Mapping[Right, Patterns] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        given = {Right.READ: self.read, Right.WRITE: self.write, Right.CONSUME: self.consume}
-        rights = dict.fromkeys(given, EVERYTHING) if self.admin else given
+        patterns = {Right.READ: self.read, Right.WRITE: self.write, Right.CONSUME: self.consume}
+        rights = dict.fromkeys(patterns, EVERYTHING) if self.admin else patterns
         object.__setattr__(self, "_rights", MappingProxyType(rights))
 
     def patterns(self, right: Right) -> Patterns:

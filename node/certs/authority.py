@@ -45,13 +45,13 @@ def new_authority(cluster: str, days: float, now: datetime.datetime) -> Pair:
             x509.NameAttribute(NameOID.COMMON_NAME, f"tandemlog authority of {cluster}"[:64]),
         ]
     )
-    made = (
+    certificate = (
         _begun(name, name, key.public_key(), now, now + datetime.timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs=True), critical=True)
         .sign(key, hashes.SHA256())
     )
-    return Pair(made.public_bytes(serialization.Encoding.PEM), _pem(key))
+    return Pair(certificate.public_bytes(serialization.Encoding.PEM), _pem(key))
 
 
 def issue(
@@ -83,7 +83,7 @@ def issue(
     uses = [ExtendedKeyUsageOID.CLIENT_AUTH]
     if owner.kind is not OwnerKind.CLIENT:
         uses.append(ExtendedKeyUsageOID.SERVER_AUTH)
-    made = (
+    certificate = (
         _begun(subject, signer.subject, key.public_key(), now, until)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
@@ -95,7 +95,7 @@ def issue(
         )
         .sign(signing_key, hashes.SHA256())
     )
-    return Pair(made.public_bytes(serialization.Encoding.PEM), _pem(key))
+    return Pair(certificate.public_bytes(serialization.Encoding.PEM), _pem(key))
 
 
 def read_authority(pair: Pair) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:

@@ -54,12 +54,12 @@ class CoordinatorDoor:
         context.add_done_callback(lambda _: self._count(peer, holder, -1, stream=stream))
         return holder
 
-    def check_grant(self, holder: str, held: Collection[int]) -> None:
-        """Before a lease is granted; `held` are those that there are. Raises RefusedError."""
+    def check_grant(self, holder: str, leases: Collection[int]) -> None:
+        """Before a lease is granted; `leases` are those that exist. Raises RefusedError."""
         shares = self._leases
         if shares.may_take(holder):
             return
-        for lease in [each for each in self._leases_of if each not in held]:
+        for lease in [each for each in self._leases_of if each not in leases]:
             shares.give_back(self._leases_of.pop(lease))
         if not shares.may_take(holder):
             raise full("leases of one caller", shares.of(holder) + 1, shares.most(holder))

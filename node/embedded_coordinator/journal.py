@@ -21,12 +21,12 @@ logger = logging.getLogger(__name__)
 
 
 class Journal:
-    """See the module. `told` gets the revision up to which everything is durable."""
+    """See the module. `on_durable` gets the revision up to which everything is durable."""
 
-    def __init__(self, database: Database, told: Callable[[int], None]) -> None:
+    def __init__(self, database: Database, on_durable: Callable[[int], None]) -> None:
         loop = asyncio.get_running_loop()
         self._database = database
-        self._told = told
+        self._on_durable = on_durable
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="coordinator-commit")
         self._waiting: list[Changes] = []
         self.waiting_bytes = 0
@@ -81,5 +81,5 @@ class Journal:
                 return
             self._present = None
             self.waiting_bytes -= sum(each.size for each in batch)
-            self._told(batch[-1].revision)
+            self._on_durable(batch[-1].revision)
             present.set_result(None)

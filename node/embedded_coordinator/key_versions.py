@@ -102,8 +102,8 @@ class KeyVersions:
         else:
             first, last = self._bounds(start, end)
             names = self._names[first:last]
-        found = (self.at(name, revision) if revision else self.now(name) for name in names)
-        return [row for row in found if row is not None]
+        rows = (self.at(name, revision) if revision else self.now(name) for name in names)
+        return [row for row in rows if row is not None]
 
     def before(self, row: Row) -> Row | None:
         """What the key was before `row`; None where it was absent, or that is compacted."""
@@ -127,10 +127,10 @@ class KeyVersions:
         touched = {row.key for row in self.log[:cut]}
         self.log_bytes -= sum(row.size for row in self.log[:cut])
         del self.log[:cut]
-        gone: list[Row] = []
+        removed: list[Row] = []
         for key in sorted(touched):
-            gone += self._shortened(key, revision)
-        return gone
+            removed += self._shortened(key, revision)
+        return removed
 
     def _bounds(self, start: bytes, end: bytes) -> tuple[int, int]:
         first = bisect_left(self._names, start)
@@ -142,12 +142,12 @@ class KeyVersions:
         kept_from = bisect_right(chain, revision, key=_revision) - 1
         if chain[kept_from].deleted:
             kept_from += 1
-        gone = chain[:kept_from]
+        removed = chain[:kept_from]
         del chain[:kept_from]
         if not chain:
             del self._chains[key]
             del self._names[bisect_left(self._names, key)]
-        return gone
+        return removed
 
     def _count(self, row: Row, number: int) -> None:
         self.live += number

@@ -59,11 +59,11 @@ class LeaseTable:
 
     def renew(self, lease: int, now: float) -> int:
         """Its time to live in seconds, 0 where there is no such lease."""
-        found = self.table.get(lease)
-        if found is None:
+        state = self.table.get(lease)
+        if state is None:
             return 0
-        found.deadline = now + found.ttl_s
-        return found.ttl_s
+        state.deadline = now + state.ttl_s
+        return state.ttl_s
 
     def drop(self, lease: int) -> list[bytes]:
         """Forget it; its keys in order."""

@@ -225,15 +225,15 @@ class StateMachine:
         self, request: pb.LeaseTimeToLiveRequest, now: float
     ) -> pb.LeaseTimeToLiveResponse:
         self.advance(now)
-        found = self.leases.table.get(request.ID)
+        lease = self.leases.table.get(request.ID)
         answer = pb.LeaseTimeToLiveResponse(header=self.header(), ID=request.ID, TTL=-1)
-        if found is not None:
-            size = sum(map(len, found.keys)) if request.keys else 0
+        if lease is not None:
+            size = sum(map(len, lease.keys)) if request.keys else 0
             if size > self.limits.answer_bytes:
                 raise full("bytes of an answer, ask without keys", size, self.limits.answer_bytes)
-            answer.TTL = int(found.deadline - now)
-            answer.grantedTTL = found.ttl_s
-            answer.keys.extend(sorted(found.keys) if request.keys else ())
+            answer.TTL = int(lease.deadline - now)
+            answer.grantedTTL = lease.ttl_s
+            answer.keys.extend(sorted(lease.keys) if request.keys else ())
         return answer
 
     def lease_leases(self, _: pb.LeaseLeasesRequest, now: float) -> pb.LeaseLeasesResponse:

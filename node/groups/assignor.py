@@ -107,9 +107,9 @@ class _Balance:
             receiver = self.emptiest(topic)
             if self._load[member] - self._load[receiver] < 2:
                 continue
-            found = (self._load[receiver], topic, receiver)
-            if best is None or found < best:
-                best = found
+            move = (self._load[receiver], topic, receiver)
+            if best is None or move < best:
+                best = move
         if best is None:
             return None
         _, topic, receiver = best

@@ -155,30 +155,30 @@ class ConsumerGroup:
     def join(self, report: Report, now: float) -> Removed | None:
         """A member that begins. Returns the member whose place it takes: an earlier life of its
         own, or of its instance."""
-        held = self.members.get(report.member_id)
-        if held is not None and report.number <= held.number:
+        present = self.members.get(report.member_id)
+        if present is not None and report.number <= present.number:
             raise LateRequestError
-        if held is not None and held.held == set() and held.topics == report.topics:
-            self._record(held, report, now)  # it did not hear the response to its first request
+        if present is not None and present.held == set() and present.topics == report.topics:
+            self._record(present, report, now)  # it did not hear the response to its first request
             return None
-        gone = None
-        if held is not None:
-            gone = self.remove(held.member_id, "joins again")
+        replaced = None
+        if present is not None:
+            replaced = self.remove(present.member_id, "joins again")
         member = Member(report.member_id, report.topics, report.instance_id, number=report.number)
-        if held is not None:
-            member.earlier = held.earlier
+        if present is not None:
+            member.earlier = present.earlier
         before = self._of_instance(report.instance_id)
         if before is not None and report.member_id in before.earlier:
             self._check_instance(report)
         self.members[member.member_id] = member
         if before is not None:
-            gone = Removed(before, "another process has taken over its instance id")
+            replaced = Removed(before, "another process has taken over its instance id")
             self._inherit(member, before)
         else:
             self.out_of_date = True
         self._record(member, report, now)
         self.version += 1
-        return gone
+        return replaced
 
     def _record(self, member: Member, report: Report, now: float) -> None:
         member.number = report.number
@@ -264,18 +264,18 @@ class ConsumerGroup:
 
     def expire(self, now: float) -> list[Removed]:
         """Members that were silent for their session, or did not give up a queue in time."""
-        gone = []
+        removed = []
         for member in list(self.members.values()):
             silent_ms = (now - member.heard_at) * 1000
             if silent_ms >= member.session_timeout_ms:
                 reason = f"was silent for {silent_ms:.0f} ms"
-                gone.append(self.remove(member.member_id, reason))
+                removed.append(self.remove(member.member_id, reason))
                 continue
             since = member.giving_since
             if since is not None and (now - since) * 1000 >= member.rebalance_timeout_ms:
                 reason = f"did not give up its queues within {member.rebalance_timeout_ms} ms"
-                gone.append(self.remove(member.member_id, reason))
-        return gone
+                removed.append(self.remove(member.member_id, reason))
+        return removed
 
     def forgive(self, seconds: float) -> None:
         """For so long no member could be heard."""
@@ -325,11 +325,11 @@ class ConsumerGroup:
         self.version += 1
 
     def _sort_targets(self) -> None:
-        found: dict[str, set[Queue]] = {member_id: set() for member_id in self.members}
+        queues_of: dict[str, set[Queue]] = {member_id: set() for member_id in self.members}
         for queue, member_id in self.target.items():
-            if member_id in found:
-                found[member_id].add(queue)
-        self.targets = {member_id: frozenset(queues) for member_id, queues in found.items()}
+            if member_id in queues_of:
+                queues_of[member_id].add(queue)
+        self.targets = {member_id: frozenset(queues) for member_id, queues in queues_of.items()}
 
     def reconcile(self, now: float, reporter: Member | None = None) -> bool:
         """Free what was given up, and give what is free; whether something has changed. Call after
@@ -405,11 +405,11 @@ class ConsumerGroup:
 
     def tell(self, member: Member) -> Told:
         """What this member may be told now. It counts as told."""
-        told = member.last = self.what_to_tell(member)
-        held = member.held
-        if held is not None:
-            held |= told.queues
-        return told
+        state = member.last = self.what_to_tell(member)
+        may_hold = member.held
+        if may_hold is not None:
+            may_hold |= state.queues
+        return state
 
     def what_to_tell(self, member: Member) -> Told:
         """The same, and it does not count as told."""

@@ -99,21 +99,21 @@ class GroupCoordinator:
     def _load(self, term: int) -> None:
         self._forget()
         now = self._now()
-        found = {}
+        groups = {}
         for name, row in self._store.group_members.rows().items():
             try:
-                found[name] = group_of(name, row, now)
+                groups[name] = group_of(name, row, now)
             except FormatError as error:
                 logger.error("members of a group are forgotten, they join again: %s", error)
         with self._lock:
-            self.groups, self.term = found, term
+            self.groups, self.term = groups, term
         self.promises.begin_term()
-        for name, group in found.items():
+        for name, group in groups.items():
             if group.members:
                 self._saver.changed(name)
-        members = sum(len(group.members) for group in found.values())
+        members = sum(len(group.members) for group in groups.values())
         if members:
-            logger.info("groups: epoch=%d groups=%d members=%d", term, len(found), members)
+            logger.info("groups: epoch=%d groups=%d members=%d", term, len(groups), members)
 
     def _forget(self) -> None:
         with self._lock:
@@ -162,19 +162,19 @@ class GroupCoordinator:
                     group = self.groups[name] = ConsumerGroup(name)
                 if report.member_id not in group.members:
                     check_room(self.groups, group, self.limits, report.holder)
-                gone = group.join(report, now)
+                removed = group.join(report, now)
                 group.set_topics(self._queue_counts(group))
             elif group is None:
                 raise FencedMemberError(f"there is no group {quoted(name)} with members")
             elif report.epoch < 0:
-                gone = group.leave(report, now)
+                removed = group.leave(report, now)
             else:
-                gone = None
+                removed = None
                 group.hear(report, now)
                 if group.out_of_date:
                     group.set_topics(self._queue_counts(group))
-        if gone is not None:
-            self._log_removal(group, gone)
+        if removed is not None:
+            self._log_removal(group, removed)
         return group, group.members[report.member_id] if report.epoch >= 0 else None
 
     async def _wait_for_news(
@@ -194,13 +194,13 @@ class GroupCoordinator:
                     group.hear(_again(member, number), self._now())
             if member.number != number:
                 raise refused(common_pb2.BUSY, "a newer heartbeat of this member was taken")
-            told = group.what_to_tell(member)
-            if told.member_epoch and told != member.last:
+            state = group.what_to_tell(member)
+            if state.member_epoch and state != member.last:
                 return
-            left = (until if told.member_epoch else latest) - self._now()
-            if left <= 0 and told.member_epoch:
+            left_s = (until if state.member_epoch else latest) - self._now()
+            if left_s <= 0 and state.member_epoch:
                 return
-            if left <= 0:
+            if left_s <= 0:
                 raise refused(
                     common_pb2.OUTCOME_UNKNOWN,
                     f"group {quoted(group.name)}: what this member may own is not yet on every "
@@ -209,7 +209,7 @@ class GroupCoordinator:
             waiting = asyncio.get_running_loop().create_future()
             self._waiting[key] = waiting
             try:
-                await asyncio.wait((waiting,), timeout=left)
+                await asyncio.wait((waiting,), timeout=left_s)
             finally:
                 if self._waiting.get(key) is waiting:
                     del self._waiting[key]
@@ -270,9 +270,9 @@ class GroupCoordinator:
         counts: dict[str, int] = {}
         for member in group.members.values():
             for topic in member.topics:
-                found = table.get(topic)
-                if found is not None:
-                    counts[topic] = found.read_queues
+                config = table.get(topic)
+                if config is not None:
+                    counts[topic] = config.read_queues
         return counts
 
     async def _check_forever(self) -> None:
@@ -312,13 +312,13 @@ class GroupCoordinator:
         now = self._now()
         for group in list(self.groups.values()):
             with self._lock:
-                gone = group.expire(now) if group.next_expiry() <= now else []
+                removed = group.expire(now) if group.next_expiry() <= now else []
                 if look_at_topics:
                     group.set_topics(self._queue_counts(group))
                     group.forget_left([each for each in group.left if each[0] not in topics])
-            for each in gone:
+            for each in removed:
                 self._log_removal(group, each)
-            if gone or group.out_of_date:
+            if removed or group.out_of_date:
                 await self._rebalance(group)
 
     def _forgive(self, late_s: float) -> None:
@@ -328,8 +328,8 @@ class GroupCoordinator:
             for group in self.groups.values():
                 group.forgive(late_s)
 
-    def _log_removal(self, group: ConsumerGroup, gone: Removed) -> None:
-        member = gone.member
+    def _log_removal(self, group: ConsumerGroup, removed: Removed) -> None:
+        member = removed.member
         self.members_removed_total += 1
         logger.info(
             "group member gone: group=%s member=%s client=%s queues=%d reason=%s",
@@ -337,7 +337,7 @@ class GroupCoordinator:
             member.member_id,
             member.client_id,
             len(member.owned),
-            gone.reason,
+            removed.reason,
         )
         self._wake(group.name, member.member_id)
 
@@ -414,8 +414,8 @@ class GroupCoordinator:
         group = self.groups.get(name)
         store = self._store
         if group is None or not group.members:
-            known = name in store.groups.table or name in store.consumer_offsets.groups()
-            if group is None and not known:
+            exists = name in store.groups.table or name in store.consumer_offsets.groups()
+            if group is None and not exists:
                 raise refused(common_pb2.UNKNOWN_GROUP, f"there is no group {quoted(name)}")
             return describe(name, "empty", 0 if group is None else group.epoch, ())
         return describe(name, group.state, group.epoch, members_of(group, self._now()))

@@ -77,13 +77,13 @@ def report_of(
     )
 
 
-def response_of(told: Told, interval_ms: int) -> broker_pb2.GroupHeartbeatResponse:
+def response_of(state: Told, interval_ms: int) -> broker_pb2.GroupHeartbeatResponse:
     return broker_pb2.GroupHeartbeatResponse(
-        member_epoch=told.member_epoch,
-        group_epoch=told.group_epoch,
-        assigned=rows_of(told.queues),
+        member_epoch=state.member_epoch,
+        group_epoch=state.group_epoch,
+        assigned=rows_of(state.queues),
         heartbeat_interval_ms=interval_ms,
-        settled=told.settled,
+        settled=state.settled,
     )
 
 
@@ -94,12 +94,12 @@ def queues_in(rows: Iterable[Any]) -> frozenset[Queue]:
 
 def rows_of(queues: Iterable[Queue]) -> list[broker_pb2.TopicQueues]:
     """TopicQueues, in order."""
-    found: dict[str, list[int]] = {}
+    queue_ids_of: dict[str, list[int]] = {}
     for topic, queue_id in sorted(queues):
-        found.setdefault(topic, []).append(queue_id)
+        queue_ids_of.setdefault(topic, []).append(queue_id)
     return [
         broker_pb2.TopicQueues(topic=topic, queue_ids=queue_ids)
-        for topic, queue_ids in found.items()
+        for topic, queue_ids in queue_ids_of.items()
     ]
 
 

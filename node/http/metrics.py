@@ -50,22 +50,22 @@ class Families:
         """A gauge or a counter: (values of its own labels, value) each."""
         family = FAMILIES[name]
         kind = CounterMetricFamily if family.kind is MetricKind.COUNTER else GaugeMetricFamily
-        made = kind(family.full_name, family.meaning, labels=(*COMMON_LABELS, *family.labels))
+        metric = kind(family.full_name, family.meaning, labels=(*COMMON_LABELS, *family.labels))
         for labels, value in samples:
-            made.add_metric((*self._own, *labels), float(value))
-        return made
+            metric.add_metric((*self._own, *labels), float(value))
+        return metric
 
-    def histogram(self, name: str, held: Histogram, *labels: str) -> Metric:
+    def histogram(self, name: str, histogram: Histogram, *labels: str) -> Metric:
         """`held` may change meanwhile: the count is that of the buckets that were read."""
         family = FAMILIES[name]
-        made = HistogramMetricFamily(
+        metric = HistogramMetricFamily(
             family.full_name, family.meaning, labels=(*COMMON_LABELS, *family.labels)
         )
         # the last bucket holds everything that is longer, too
-        *rows, (_, count) = held.cumulative()
+        *rows, (_, count) = histogram.cumulative()
         buckets = [(f"{bound:g}", float(below)) for bound, below in rows]
-        made.add_metric((*self._own, *labels), [*buckets, ("+Inf", float(count))], held.sum)
-        return made
+        metric.add_metric((*self._own, *labels), [*buckets, ("+Inf", float(count))], histogram.sum)
+        return metric
 
 
 def families_of(
@@ -169,9 +169,9 @@ def _groups(make: Families, numbers: NodeNumbers, workload: WorkloadNumbers) -> 
 
 def _counters(make: Families, values: Mapping[str, float]) -> Iterator[Metric]:
     for name, value in values.items():
-        known = _RENAMED.get(name, name)
-        if known in FAMILIES:
-            yield make.one(known, value)
+        family = _RENAMED.get(name, name)
+        if family in FAMILIES:
+            yield make.one(family, value)
         elif name not in NOT_EXPORTED and not name.startswith(SUMMARIES):
             raise KeyError(f"the number {name} has no family: add it to metric_families.py")
 

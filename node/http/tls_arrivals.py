@@ -83,9 +83,9 @@ class TlsArrivals:
     def _begin(self, plain: asyncio.Transport) -> None:
         while len(self._under_way) >= self._at_most:
             hosts = [host_of_transport(each) for each in self._under_way.values()]
-            gone = list(self._under_way)[oldest_of_busiest(hosts)]
-            self._under_way.pop(gone).abort()
-            gone.cancel()
+            oldest = list(self._under_way)[oldest_of_busiest(hosts)]
+            self._under_way.pop(oldest).abort()
+            oldest.cancel()
         task = asyncio.get_running_loop().create_task(self._secure(plain))
         self._under_way[task] = plain
 
@@ -100,7 +100,7 @@ class TlsArrivals:
         """Whether the connection is served."""
         early = _Early()
         try:
-            made = await asyncio.get_running_loop().start_tls(
+            secured = await asyncio.get_running_loop().start_tls(
                 plain,
                 early,
                 self._context,
@@ -109,11 +109,11 @@ class TlsArrivals:
             )
         except OSError:  # also those of TLS: a stranger must not make the node log
             return False
-        if made is None or early.lost:
+        if secured is None or early.lost:
             return False
         protocol = self._serve()
-        made.set_protocol(protocol)
-        protocol.connection_made(made)
+        secured.set_protocol(protocol)
+        protocol.connection_made(secured)
         if early.data:
             protocol.data_received(bytes(early.data))
         return True

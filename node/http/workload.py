@@ -100,7 +100,7 @@ class Workload:
             for columns in (traffic.put, traffic.read)
             for column in columns.copies(queues)
         ]
-        found: dict[str, TopicNumbers] = {}
+        numbers: dict[str, TopicNumbers] = {}
         own = folded = 0
         for topic, number in self._topics.items():
             if not self._store.queue_table.queues_of(topic):
@@ -111,14 +111,14 @@ class Workload:
             else:
                 own += topic != OTHER
             values = TopicNumbers(*(int(column[number]) for column in sums))
-            found.setdefault(label, TopicNumbers()).add(values)
-        return found, folded
+            numbers.setdefault(label, TopicNumbers()).add(values)
+        return numbers, folded
 
     def _learn_queues(self) -> None:
-        table, known = self._store.queue_table, len(self._topic_of)
+        table, learned = self._store.queue_table, len(self._topic_of)
         count = table.count
-        if count > known:
-            more = [self._number_of(table.name(dense)[0]) for dense in range(known, count)]
+        if count > learned:
+            more = [self._number_of(table.name(dense)[0]) for dense in range(learned, count)]
             self._topic_of = np.concatenate([self._topic_of, np.array(more, dtype=np.int64)])
 
     def _number_of(self, topic: str) -> int:
@@ -160,12 +160,12 @@ class LagReader:
     def _folded(self, lags: dict[tuple[str, str], Lag]) -> tuple[dict[tuple[str, str], Lag], int]:
         if len(lags) <= self._max_groups:
             return lags, 0
-        kept = sorted(lags)[: self._max_groups]
-        found = {pair: lags.pop(pair) for pair in kept}
-        rest = found.setdefault((OTHER, OTHER), Lag())
+        own = sorted(lags)[: self._max_groups]
+        rows = {pair: lags.pop(pair) for pair in own}
+        rest = rows.setdefault((OTHER, OTHER), Lag())
         for lag in lags.values():
             rest.add(lag)
-        return found, len(lags)
+        return rows, len(lags)
 
     def _lag(
         self,
@@ -180,13 +180,13 @@ class LagReader:
         for queue_id, dense, offset, behind in self._behind(group, topic):
             lag.messages += behind
             key = (group, topic, queue_id)
-            held = self._times.get(key)
-            if (held is None or held[0] != offset) and may_read:
+            time_there = self._times.get(key)
+            if (time_there is None or time_there[0] != offset) and may_read:
                 time_ms = self._store_time(dense, offset)
-                held = (offset, time_ms) if time_ms >= 0 else held
-            if held is not None:
-                times[key] = held
-                lag.seconds = max(lag.seconds, (now_ms - held[1]) / 1000)
+                time_there = (offset, time_ms) if time_ms >= 0 else time_there
+            if time_there is not None:
+                times[key] = time_there
+                lag.seconds = max(lag.seconds, (now_ms - time_there[1]) / 1000)
         return lag
 
     def _behind(self, group: str, topic: str) -> Iterator[tuple[int, int, int, int]]:

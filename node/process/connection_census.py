@@ -84,9 +84,11 @@ def superfluous(
         idle = [each for each in those if not in_use(each)]
         strangers = [each for each in idle if not has_met(each)]
         chosen = (strangers + [each for each in idle if has_met(each)])[: max(over, 0)]
-        taken = set(chosen)
+        closing = set(chosen)
         shares.give_back(host, len(chosen))
-        late = [each for each in strangers if each not in taken and idle_s(each) > STRANGER_IDLE_S]
+        late = [
+            each for each in strangers if each not in closing and idle_s(each) > STRANGER_IDLE_S
+        ]
         closed += chosen + late
     return closed
 
@@ -120,12 +122,12 @@ class ConnectionCensus:
     async def close_superfluous(self) -> bool:
         """Look once; whether there are many."""
         many = self._limit // MANY_PART
-        found = await asyncio.to_thread(accepted, self._port, many)
+        connections = await asyncio.to_thread(accepted, self._port, many)
         now = asyncio.get_running_loop().time()
-        known = {each.peer: each.descriptor for each in found}
-        self._since = {peer: self._since.get(peer, now) for peer in known}
+        descriptors = {each.peer: each.descriptor for each in connections}
+        self._since = {peer: self._since.get(peer, now) for peer in descriptors}
         closed = superfluous(
-            sorted(known, key=self._since.__getitem__),
+            sorted(descriptors, key=self._since.__getitem__),
             self._limit,
             in_use=self._keeper.in_use,
             has_met=self._keeper.has_met,
@@ -133,8 +135,10 @@ class ConnectionCensus:
         )
         if closed:
             self.closed_total += len(closed)
-            await asyncio.to_thread(shut_down, [Connection(each, known[each]) for each in closed])
-        return len(found) > many
+            await asyncio.to_thread(
+                shut_down, [Connection(each, descriptors[each]) for each in closed]
+            )
+        return len(connections) > many
 
 
 def accepted(port: int, unless_below: int = 0) -> list[Connection]:
@@ -143,7 +147,7 @@ def accepted(port: int, unless_below: int = 0) -> list[Connection]:
     names = os.listdir(_FOLDER)
     if len(names) < unless_below:
         return []
-    found = []
+    connections = []
     for name in names:
         descriptor = int(name)
         with suppress(OSError):
@@ -156,8 +160,8 @@ def accepted(port: int, unless_below: int = 0) -> list[Connection]:
             finally:
                 looked_at.detach()
             if peer:
-                found.append(Connection(peer, descriptor))
-    return found
+                connections.append(Connection(peer, descriptor))
+    return connections
 
 
 def shut_down(connections: Sequence[Connection]) -> None:

@@ -52,12 +52,12 @@ class ConnectionBounds:
 
 def connection_bounds(open_files: int) -> ConnectionBounds:
     """What is left for connections of `open_files` descriptors."""
-    left = max(open_files - min(open_files // 2, MOST_OPEN) - OWN, 32)
+    remaining = max(open_files - min(open_files // 2, MOST_OPEN) - OWN, 32)
     return ConnectionBounds(
-        min(GRPC_CONNECTIONS, left * 5 // 8),
-        min(DATA_CONNECTIONS, left * 3 // 16),
-        min(HTTP_CONNECTIONS, left // 8),
-        min(HANDSHAKES, left // 16),
+        min(GRPC_CONNECTIONS, remaining * 5 // 8),
+        min(DATA_CONNECTIONS, remaining * 3 // 16),
+        min(HTTP_CONNECTIONS, remaining // 8),
+        min(HANDSHAKES, remaining // 16),
     )
 
 

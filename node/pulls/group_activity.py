@@ -71,15 +71,15 @@ class GroupActivity:
     def pulled(self, group: str, peer: str, messages: int, size: int) -> None:
         """A pull that ended; `size` in bytes. Pulls without a group are not counted here."""
         if group:
-            found = self._group(group)
-            found.messages += messages
-            found.bytes += size
-            found.hear(peer, self._now())
+            activity = self._group(group)
+            activity.messages += messages
+            activity.bytes += size
+            activity.hear(peer, self._now())
 
     def committed(self, group: str, peer: str) -> None:
-        found = self._group(group)
-        found.commits += 1
-        found.hear(peer, self._now())
+        activity = self._group(group)
+        activity.commits += 1
+        activity.hear(peer, self._now())
 
     def numbers(self) -> dict[str, GroupNumbers]:
         """A copy, by the group's label."""
@@ -94,15 +94,15 @@ class GroupActivity:
     def _group(self, name: str) -> _Group:
         if group_fault(name, new=False) is not None or len(name) > MAX_TOPIC:
             name = OTHER  # a pull may name anything
-        found = self._groups.get(name)
-        if found is None:
+        activity = self._groups.get(name)
+        if activity is None:
             if name != OTHER and self._own_count() >= self._limit and not self._drop_idle():
                 if len(self._folded) < self._limit:
                     self._folded.add(name)
                 return self._groups.setdefault(OTHER, _Group())
             self._folded.discard(name)
-            found = self._groups[name] = _Group()
-        return found
+            activity = self._groups[name] = _Group()
+        return activity
 
     def _own_count(self) -> int:
         return len(self._groups) - (OTHER in self._groups)

@@ -61,16 +61,16 @@ def rows_after(
 ) -> tuple[list[Row], str]:
     """The rows of `page`, of the sorted `keys` of all rows; and the name of the next page."""
     first = bisect_right(keys, _key_of(page, names)) if page else 0
-    taken: list[Row] = []
+    rows: list[Row] = []
     size = 0
     for key in keys[first : first + MAX_ROWS]:
         row = row_of(key)
         size += size_of(row)
-        if taken and size > MAX_BYTES:
+        if rows and size > MAX_BYTES:
             break
-        taken.append(row)
-    following = first + len(taken)
-    return taken, names.write(keys[following - 1]) if following < len(keys) else ""
+        rows.append(row)
+    following = first + len(rows)
+    return rows, names.write(keys[following - 1]) if following < len(keys) else ""
 
 
 def number_of_page(page: str) -> int:

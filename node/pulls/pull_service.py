@@ -209,24 +209,24 @@ class PullService:
         if len(pull.request.positions) <= QUICK_POSITIONS:
             pull.positions = self._positions(pull.request)
             # as if a round had found every queue to end where the request begins
-            found = _Round((), 0, False, [each.queue_offset for each in pull.positions])
+            last_round = _Round((), 0, False, [each.queue_offset for each in pull.positions])
         else:
-            found = await self._read_round(pull, caller)
+            last_round = await self._read_round(pull, caller)
         passed = False
-        while not found.done and not self._closed and loop.time() < deadline:
+        while not last_round.done and not self._closed and loop.time() < deadline:
             queues = [self._dense(each.topic, each.queue_id) for each in pull.positions]
-            if self._ends(queues) != found.ends:
-                found = await self._read_round(pull, caller)
+            if self._ends(queues) != last_round.ends:
+                last_round = await self._read_round(pull, caller)
                 if not passed and _has_passed(pull):
                     passed = True
                     deadline = min(deadline, loop.time() + PASSED_WAIT_S)
-                if not found.done and found.size > SMALL_BYTES:
+                if not last_round.done and last_round.size > SMALL_BYTES:
                     # not kept while nothing happens
                     self._turns.release(caller)
-                    found = _Round((), 0, False, found.ends)
+                    last_round = _Round((), 0, False, last_round.ends)
             else:
-                await self._wait(pull, caller, queues, found.ends, deadline)
-        return found.answer or (await self._read_round(pull, caller)).answer
+                await self._wait(pull, caller, queues, last_round.ends, deadline)
+        return last_round.answer or (await self._read_round(pull, caller)).answer
 
     async def _wait(
         self,
@@ -256,7 +256,7 @@ class PullService:
             caller,
             partial(self._round, pull),
             room=pull.room,
-            size_of=lambda made: made.size,
+            size_of=lambda answer: answer.size,
         )
 
     @contextmanager
@@ -397,7 +397,7 @@ class PullService:
 
 def _has_passed(pull: _Pull) -> bool:
     """Whether a filter has skipped something since the request came."""
-    asked = pull.request.positions
+    positions = pull.request.positions
     return bool(pull.request.tag_hashes) and any(
-        each.queue_offset != asked[each.index].queue_offset for each in pull.positions
+        each.queue_offset != positions[each.index].queue_offset for each in pull.positions
     )

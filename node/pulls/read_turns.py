@@ -95,11 +95,11 @@ class ReadTurns:
             self._end(caller, room)
             raise RequestRefusedError(common_pb2.SHUTTING_DOWN, "the node is stopping") from None
         try:
-            made = await asyncio.wrap_future(running)
-            made_bytes = COPIES * size_of(made) if size_of is not None else 0
+            answer = await asyncio.wrap_future(running)
+            made_bytes = COPIES * size_of(answer) if size_of is not None else 0
             if made_bytes >= SMALL_BYTES:
                 self._hold(caller, made_bytes)
-            return made
+            return answer
         finally:
             self._end_when_done(running, caller, room)
 
@@ -186,9 +186,9 @@ class ReadTurns:
         if change:
             peer = caller.peer
             self._shares.take(caller.holder, change)
-            held = self._held_by.get(peer, 0) + change
-            if held:
-                self._held_by[peer] = held
+            held_bytes = self._held_by.get(peer, 0) + change
+            if held_bytes:
+                self._held_by[peer] = held_bytes
             else:
                 del self._held_by[peer]
 

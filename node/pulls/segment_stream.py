@@ -57,7 +57,10 @@ class SegmentStream:
         while True:
             size = max(0, min(chunk_bytes, end - at))
             chunk, length = await self._turns.run(
-                caller, partial(self._chunk, at, size), room=size, size_of=lambda made: len(made[0])
+                caller,
+                partial(self._chunk, at, size),
+                room=size,
+                size_of=lambda answer: len(answer[0]),
             )
             yield chunk
             self._turns.release(caller)

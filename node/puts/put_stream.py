@@ -190,8 +190,8 @@ class PutStream:
         """Every answer, in the order of the requests."""
         while True:
             while self._pending and (response := self._pending[0].response) is not None:
-                taken = self._pending.popleft()
-                self._count(-taken.answer_bytes)
+                pending = self._pending.popleft()
+                self._count(-pending.answer_bytes)
                 response.store_host = self._store_host
                 yield response
             if self._ended and not self._pending:

@@ -50,15 +50,15 @@ class RocketmqServing:
 
     async def _open(self, master: ReplicationMaster) -> None:
         assert self._options is not None
-        said = ""
+        logged = ""
         while True:
             serving = BrokerServing(master, self._options)
             try:
                 await serving.start()
             except OSError as error:
-                if str(error) != said:
-                    said = str(error)
-                    logger.error("RocketMQ's slave brokers cannot follow yet: %s", said)
+                if str(error) != logged:
+                    logged = str(error)
+                    logger.error("RocketMQ's slave brokers cannot follow yet: %s", logged)
                 await asyncio.sleep(RETRY_S)
             else:
                 self._serving = serving

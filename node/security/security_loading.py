@@ -97,9 +97,9 @@ def _check_own_name(config: NodeConfig, section: TlsSection, certificate: bytes)
     names = names_in_pem(certificate)
     if not names.uris:
         return
-    said = certified_as(names, config.cluster_id)
-    fault = said.fault
-    if not fault and said.node != config.node_id:
+    certified = certified_as(names, config.cluster_id)
+    fault = certified.fault
+    if not fault and certified.node != config.node_id:
         fault = f"the certificate is of {names}, and this is node {config.node_id!r}"
     if fault:
         raise ConfigError(f"tls.cert_file: {section.cert_file}: {fault}")

@@ -76,9 +76,9 @@ class NewestContext(ssl.SSLContext):
     newest: ssl.SSLContext
 
     def __new__(cls, newest: ssl.SSLContext) -> "NewestContext":
-        made = super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
-        made.newest = newest
-        return made
+        context = super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
+        context.newest = newest
+        return context
 
     def wrap_bio(self, *args: Any, **kwargs: Any) -> ssl.SSLObject:
         return self.newest.wrap_bio(*args, **kwargs)

@@ -137,17 +137,17 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def TakeOver(
         self, request: admin_pb2.TakeOverRequest, context: Any
     ) -> admin_pb2.TakeOverResponse:
-        taken = await self._view.take_over(force=request.force, dry_run=request.dry_run)
+        outcome = await self._view.take_over(force=request.force, dry_run=request.dry_run)
         return admin_pb2.TakeOverResponse(
             answered_by=self._config.node_id,
-            taken_over=not taken.waits_for,
-            waits_for=taken.waits_for,
-            broker=taken.broker,
-            end_offset=taken.end_offset,
-            broker_end_offset=-1 if taken.broker_end is None else taken.broker_end,
-            epoch=taken.epoch,
-            last_stored_ms=taken.last_stored_ms,
-            taken_ms=taken.taken_ms,
+            taken_over=not outcome.waits_for,
+            waits_for=outcome.waits_for,
+            broker=outcome.broker,
+            end_offset=outcome.end_offset,
+            broker_end_offset=-1 if outcome.broker_end is None else outcome.broker_end,
+            epoch=outcome.epoch,
+            last_stored_ms=outcome.last_stored_ms,
+            taken_ms=outcome.taken_ms,
         )
 
     async def CreateTopic(
@@ -169,25 +169,26 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     def _create(self, request: admin_pb2.CreateTopicRequest) -> admin_pb2.TopicResponse:
         self._current.role.require_master("create topics on")
         self._current.role.require_topics()
-        asked = request.topic
-        _refuse_system_topic(asked.name)
-        held = self._store.topics.get(asked.name)
-        if request.update and held is None:
+        wanted = request.topic
+        _refuse_system_topic(wanted.name)
+        present = self._store.topics.get(wanted.name)
+        if request.update and present is None:
             raise RequestRefusedError(
                 common_pb2.UNKNOWN_TOPIC,
-                f"there is no topic {quoted(asked.name)} to update: create it without update",
+                f"there is no topic {quoted(wanted.name)} to update: create it without update",
                 field="name",
             )
         topic = TopicConfig(
-            name=asked.name,
-            read_queues=asked.read_queues or (held.read_queues if held else DEFAULT_QUEUES),
-            write_queues=asked.write_queues or (held.write_queues if held else DEFAULT_QUEUES),
-            perm=asked.perm or (held.perm if held else PERM_READ | PERM_WRITE),
-            order=asked.order,
-            attributes={**(held.attributes if held else {}), **asked.attributes},
+            name=wanted.name,
+            read_queues=wanted.read_queues or (present.read_queues if present else DEFAULT_QUEUES),
+            write_queues=wanted.write_queues
+            or (present.write_queues if present else DEFAULT_QUEUES),
+            perm=wanted.perm or (present.perm if present else PERM_READ | PERM_WRITE),
+            order=wanted.order,
+            attributes={**(present.attributes if present else {}), **wanted.attributes},
         )
-        made = self._store.create_topic(topic, update=request.update)
-        return admin_pb2.TopicResponse(topic=_topic(made))
+        created = self._store.create_topic(topic, update=request.update)
+        return admin_pb2.TopicResponse(topic=_topic(created))
 
     async def ListTopics(
         self, request: admin_pb2.ListTopicsRequest, context: Any
@@ -231,10 +232,10 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     def _all_topics(self) -> tuple[Mapping[str, TopicConfig], Sequence[str]]:
         """The table, and its names in order: sorted once, since a change replaces the table."""
         table = self._store.topics.table
-        held = self._sorted
-        if held[0] is not table:
-            held = self._sorted = (table, sorted_names(table))
-        return held
+        names = self._sorted
+        if names[0] is not table:
+            names = self._sorted = (table, sorted_names(table))
+        return names
 
     async def DeleteTopic(
         self, request: admin_pb2.DeleteTopicRequest, context: Any
@@ -255,15 +256,15 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         return await self._read(context, partial(self._list_groups, request.page, context))
 
     def _list_groups(self, page: str, caller: Caller) -> admin_pb2.ListGroupsResponse:
-        held = {*self._store.groups.table, *self._store.consumer_offsets.groups()}
-        names = sorted_names(self._seen_groups(caller, held))
+        groups_of_store = {*self._store.groups.table, *self._store.consumer_offsets.groups()}
+        names = sorted_names(self._seen_groups(caller, groups_of_store))
         groups, following = rows_after(page, names, str, len, NAME_PAGES)
         return admin_pb2.ListGroupsResponse(groups=groups, next_page=following)
 
-    def _seen_groups(self, caller: Caller, held: set[str]) -> list[str]:
+    def _seen_groups(self, caller: Caller, groups: set[str]) -> list[str]:
         """Those that the caller may consume, without groups that read only topics that it may not
         know of."""
-        consumed = caller.consumed(held)
+        consumed = caller.consumed(groups)
         if caller.restricted is None:
             return consumed
         pairs = self._store.consumer_offsets.pairs()
@@ -328,8 +329,8 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         return await self._turns.run(caller, work, room=MAX_BYTES, size_of=_size)
 
 
-def _size(made: Message) -> int:
-    return made.ByteSize()
+def _size(answer: Message) -> int:
+    return answer.ByteSize()
 
 
 def _refuse_system_topic(name: str) -> None:

@@ -261,11 +261,11 @@ class BrokerService:
         self, request: broker_pb2.FetchOffsetsRequest, caller: Caller
     ) -> broker_pb2.FetchOffsetsResponse:
         check_count("topics", len(request.topics), MAX_NAMES)
-        found = self._store.consumer_offsets.fetch(request.group, list(request.topics))
+        positions = self._store.consumer_offsets.fetch(request.group, list(request.topics))
         if caller.restricted is not None:
-            seen = set(caller.seen({each.topic for each in found}))
-            found = [each for each in found if each.topic in seen]
-        offsets = {(each.topic, each.queue_id): each.queue_offset for each in found}
+            seen = set(caller.seen({each.topic for each in positions}))
+            positions = [each for each in positions if each.topic in seen]
+        offsets = {(each.topic, each.queue_id): each.queue_offset for each in positions}
         rows, following = rows_after(
             request.page,
             list(offsets),
@@ -360,7 +360,7 @@ class BrokerService:
     async def _read(self, caller: Caller, work: Callable[[], Answer]) -> Answer:
         """An answer of rows, whose number is bounded."""
         return await self._turns.run(
-            caller, work, room=ROWS_BYTES, size_of=lambda made: made.ByteSize()
+            caller, work, room=ROWS_BYTES, size_of=lambda answer: answer.ByteSize()
         )
 
     async def _read_records(self, caller: Caller, work: Callable[[], FoundRecords]) -> bytes:
@@ -378,9 +378,9 @@ async def _bytes_room(caller: Caller) -> None:
             await room.wait()
 
 
-def _records(found: FoundRecords) -> bytes:
+def _records(records: FoundRecords) -> bytes:
     small = broker_pb2.RecordsResponse(
-        sizes=np.array([len(record) for record in found.records], dtype="<u4").tobytes(),
-        next_page=str(found.next_before) if found.next_before else "",
+        sizes=np.array([len(record) for record in records.records], dtype="<u4").tobytes(),
+        next_page=str(records.next_before) if records.next_before else "",
     )
-    return records_response(small, found.records)
+    return records_response(small, records.records)

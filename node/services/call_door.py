@@ -183,11 +183,11 @@ class CallDoor:
             caller = await self._let_in(context, rule, name, stream=True)
             try:
                 self._check(caller, stream=True)
-                read = decoded(request, data)
-                rule.check(caller, read)
-                async for encoded in method(read, caller):
+                asked = decoded(request, data)
+                rule.check(caller, asked)
+                async for encoded in method(asked, caller):
                     caller.renew()
-                    rule.check(caller, read)
+                    rule.check(caller, asked)
                     end = self._end_later(_current_task())
                     try:
                         yield encoded
@@ -281,18 +281,18 @@ class CallDoor:
         }
 
     def _foreign(self, handler: Handler, rule: Rule, name: str) -> Handler:
-        given = cast("Any", handler)
-        encode = given.response_serializer
+        library = cast("Any", handler)
+        encode = library.response_serializer
 
         async def unary(data: bytes, context: Any) -> Any:
             # no limit: a node that is busy still says that it is well
             await self._let_in(context, rule, name)
-            return await given.unary_unary(await self._read(given, data, context), context)
+            return await library.unary_unary(await self._read(library, data, context), context)
 
         async def unary_stream(data: bytes, context: Any) -> AsyncIterator[Any]:
             caller = await self._admit(context, rule, name)
             async for answer in _answers(
-                given.unary_stream(await self._read(given, data, context), context)
+                library.unary_stream(await self._read(library, data, context), context)
             ):
                 await self._renew(caller, context)
                 yield answer
@@ -303,17 +303,17 @@ class CallDoor:
             async def read() -> AsyncIterator[Any]:
                 async for data in requests:
                     await self._renew(caller, context)
-                    yield await self._read(given, data, context)
+                    yield await self._read(library, data, context)
 
-            async for answer in _answers(given.stream_stream(read(), context)):
+            async for answer in _answers(library.stream_stream(read(), context)):
                 yield answer
 
-        if given.request_streaming:
-            assert given.response_streaming
+        if library.request_streaming:
+            assert library.response_streaming
             return grpc.stream_stream_rpc_method_handler(
                 cast("Any", stream_stream), response_serializer=encode
             )
-        if given.response_streaming:
+        if library.response_streaming:
             return grpc.unary_stream_rpc_method_handler(
                 cast("Any", unary_stream), response_serializer=encode
             )
@@ -439,8 +439,8 @@ def proofs_of(context: CallContext, *, certificates: bool) -> tuple[str, bytes |
     authorization = authorization_of(context.invocation_metadata())
     if not certificates:
         return authorization, None
-    found = context.auth_context().get("x509_pem_cert")
-    return authorization, found[0] if found else None
+    certificate = context.auth_context().get("x509_pem_cert")
+    return authorization, certificate[0] if certificate else None
 
 
 def _refused(caller: Caller, problem: Exception) -> common_pb2.Error:
@@ -450,13 +450,13 @@ def _refused(caller: Caller, problem: Exception) -> common_pb2.Error:
     return error_of(problem)
 
 
-async def _answers(made: Any) -> AsyncIterator[Any]:
+async def _answers(answers: Any) -> AsyncIterator[Any]:
     """Of a method that is a generator, or that writes by its context."""
-    if hasattr(made, "__aiter__"):
-        async for answer in made:
+    if hasattr(answers, "__aiter__"):
+        async for answer in answers:
             yield answer
     else:
-        await made
+        await answers
 
 
 def _current_task() -> "asyncio.Task[Any]":

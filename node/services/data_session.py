@@ -122,19 +122,19 @@ class DataContext:
 
 
 class _Requests:
-    """The requests of a stream, one at a time. `taken` hears how many bytes that were counted for
-    one are not any more."""
+    """The requests of a stream, one at a time. `on_taken` hears how many bytes that were counted
+    for one are not any more."""
 
-    def __init__(self, call: int, taken: Callable[[int], None]) -> None:
+    def __init__(self, call: int, on_taken: Callable[[int], None]) -> None:
         self.call = call
-        self._taken = taken
+        self._on_taken = on_taken
         self._next: asyncio.Queue[tuple[Buffer, int]] = asyncio.Queue(maxsize=1)
         self._over = False
 
     async def put(self, request: Buffer, counted: int) -> None:
         """Wait until the stream has taken the one before."""
         if self._over:
-            self._taken(counted)
+            self._on_taken(counted)
         else:
             await self._next.put((request, counted))
 
@@ -142,13 +142,13 @@ class _Requests:
         """The stream takes no more: what is put from now on, or waits to be, is thrown away."""
         self._over = True
         while not self._next.empty():
-            self._taken(self._next.get_nowait()[1])
+            self._on_taken(self._next.get_nowait()[1])
 
     async def __aiter__(self) -> AsyncIterator[Buffer]:
         while True:
             request, counted = await self._next.get()
             yield request
-            self._taken(counted)  # the put path counts it by now
+            self._on_taken(counted)  # the put path counts it by now
 
 
 class DataSession:
@@ -272,14 +272,14 @@ class DataSession:
 
     async def _handle_all(self, frames: Iterator[Frame], *, within: bool) -> None:
         """`within`: the first of them, if there is one, had begun before."""
-        taken = 0
+        count = 0
         try:
             for each in frames:
-                taken += 1
+                count += 1
                 if self._known:
                     # how long a stream lets it wait is no fault of the client
                     self._stop_timer()
-                if taken % _FRAMES == 0:
+                if count % _FRAMES == 0:
                     await asyncio.sleep(0)
                 await self._handle(each)
                 while len(self._calls) >= CALLS:
@@ -294,7 +294,7 @@ class DataSession:
             return
         if not self._reader.within:
             self._set_timer(IDLE_S)
-        elif taken or not within:
+        elif count or not within:
             self._set_timer(FRAME_S)
 
     def _set_timer(self, seconds: float) -> None:
@@ -331,22 +331,22 @@ class DataSession:
         self._discards = True
         self._set_timer(LAST_S)
 
-    async def _handle(self, taken: Frame) -> None:
+    async def _handle(self, message: Frame) -> None:
         counted, self._begun = self._begun, 0
-        if taken.kind is Kind.APPEND:
-            await self._handle_put(taken, counted)
+        if message.kind is Kind.APPEND:
+            await self._handle_put(message, counted)
             return
         self._uncount(counted)
-        if taken.kind is Kind.TOKEN:
-            self._handle_token(taken)
-        elif taken.kind is Kind.CANCEL:
-            self._cancel(taken.call)
+        if message.kind is Kind.TOKEN:
+            self._handle_token(message)
+        elif message.kind is Kind.CANCEL:
+            self._cancel(message.call)
         else:
-            self._begin(taken.call, partial(self._pull, taken.call, bytes(taken.payload)))
+            self._begin(message.call, partial(self._pull, message.call, bytes(message.payload)))
 
-    def _handle_token(self, taken: Frame) -> None:
+    def _handle_token(self, message: Frame) -> None:
         """One that is not valid is refused with the next call, where that can be said."""
-        self._authorization = bytes(taken.payload).decode("ascii", "replace")
+        self._authorization = bytes(message.payload).decode("ascii", "replace")
         if self._keeper is None:
             return
         try:
@@ -366,18 +366,18 @@ class DataSession:
         if task is not None and call != self._answering and not streams:
             task.cancel()
 
-    async def _handle_put(self, taken: Frame, counted: int) -> None:
-        if not counted and len(taken.payload) >= COUNTED_BYTES:
-            counted = len(taken.payload)
+    async def _handle_put(self, message: Frame, counted: int) -> None:
+        if not counted and len(message.payload) >= COUNTED_BYTES:
+            counted = len(message.payload)
             self._budget.count(self.host, counted)
             self._counted += counted
         if self._stream is None:
-            stream = _Requests(taken.call, self._uncount)
-            self._begin(taken.call, partial(self._append, stream))
+            stream = _Requests(message.call, self._uncount)
+            self._begin(message.call, partial(self._append, stream))
             self._stream = stream
-        elif self._stream.call != taken.call:
-            raise DataFrameError("a second stream of puts on one connection", taken.call)
-        await self._stream.put(taken.payload, counted)
+        elif self._stream.call != message.call:
+            raise DataFrameError("a second stream of puts on one connection", message.call)
+        await self._stream.put(message.payload, counted)
 
     # ---- calls
 
@@ -421,8 +421,8 @@ class DataSession:
                 self._discard()
 
     async def _pull(self, call: int, request: bytes, context: DataContext) -> None:
-        made = await self._methods.pull(_one(request), context)
-        parts = (made,) if isinstance(made, bytes) else made
+        answer = await self._methods.pull(_one(request), context)
+        parts = (answer,) if isinstance(answer, bytes) else answer
         await self._send(call, (head(call, Kind.ANSWER, sum(map(len, parts))), *parts))
 
     async def _append(self, requests: _Requests, context: DataContext) -> None:

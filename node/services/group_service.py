@@ -59,12 +59,12 @@ class GroupService:
         self, request: broker_pb2.DescribeGroupRequest, caller: Caller
     ) -> broker_pb2.DescribeGroupResponse:
         """Of the members that share a topic with the caller: who knows a member's id can end it."""
-        found = self._coordinator.describe(request.group)
+        description = self._coordinator.describe(request.group)
         if caller.restricted is not None:
-            members = [each for each in found.members if _only_seen(each, caller)]
-            del found.members[:]
-            found.members.extend(members)
-        return found
+            members = [each for each in description.members if _only_seen(each, caller)]
+            del description.members[:]
+            description.members.extend(members)
+        return description
 
     async def commit(
         self, request: broker_pb2.CommitOffsetsRequest, caller: Caller
@@ -74,7 +74,7 @@ class GroupService:
             caller,
             partial(self._commit, request, caller),
             room=ROWS_BYTES,
-            size_of=lambda made: made[0].ByteSize(),
+            size_of=lambda outcome: outcome[0].ByteSize(),
         )
         if not request.dry_run:
             await self._coordinator.promises.wait_confirmed(request.group, repeated=repeated)
@@ -169,14 +169,14 @@ class GroupService:
         history = self._store.log_identity.history
         until = history.end_of(request.log_epoch, request.term_id) if request.log_epoch else NO_CUT
         if until is None:
-            found = set(range(len(rows)))
+            cut = set(range(len(rows)))
         else:
-            found = set(self._store.cut_positions(rows, until))
-        if found:
-            topic, queue_id, offset = rows[min(found)]
+            cut = set(self._store.cut_positions(rows, until))
+        if cut:
+            topic, queue_id, offset = rows[min(cut)]
             error.code = common_pb2.LOG_CUT
             error.message = (
-                f"group {request.group!r}: {len(found)} of these {len(rows)} offsets, for example "
+                f"group {request.group!r}: {len(cut)} of these {len(rows)} offsets, for example "
                 f"{topic}/{queue_id} {offset}, were read from a log with epoch "
                 f"{request.log_epoch}, of which this one does not have these messages: compare the "
                 "positions (CheckPositions)"
@@ -190,7 +190,7 @@ class GroupService:
                 "beyond: it was not committed, since messages that come there would be skipped"
             )
             error.field, error.limit, error.actual = "queue_offset", ends[index], offset
-        return found | ends.keys()
+        return cut | ends.keys()
 
     async def delete(self, request: admin_pb2.DeleteGroupRequest) -> admin_pb2.DeleteGroupResponse:
         """Raises RequestRefusedError: UNKNOWN_GROUP, GROUP_HAS_MEMBERS, and as a change of
@@ -208,9 +208,9 @@ def _only_seen(member: broker_pb2.GroupMember, caller: Caller) -> bool:
     member.topics[:] = topics
     for rows in (member.assigned, member.target):
         seen = set(caller.seen(row.topic for row in rows))
-        kept = [row for row in rows if row.topic in seen]
+        shown = [row for row in rows if row.topic in seen]
         del rows[:]
-        rows.extend(kept)
+        rows.extend(shown)
     return bool(topics or member.assigned or member.target)
 
 

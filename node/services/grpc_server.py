@@ -142,8 +142,8 @@ class HealthService(health.aio.HealthServicer):  # type: ignore[misc]
     async def List(self, request: Any, context: Any) -> Any:  # noqa: N802
         answer = health_pb2.HealthListResponse()
         for name in sorted(self._names):
-            asked = health_pb2.HealthCheckRequest(service=name)
-            answer.statuses[name].CopyFrom(await self.Check(asked, context))
+            check = health_pb2.HealthCheckRequest(service=name)
+            answer.statuses[name].CopyFrom(await self.Check(check, context))
         return answer
 
 

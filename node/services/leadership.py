@@ -91,12 +91,12 @@ SPEAKS: Mapping[str, Speaks] = {
 
 def speaks(service: str, method: str) -> Speaks:
     """Raises NoRuleError for a method without a row."""
-    found = SPEAKS.get(f"{service}/{method}")
-    if found is None:
+    row = SPEAKS.get(f"{service}/{method}")
+    if row is None:
         raise NoRuleError(
             f"{service}/{method} has no row in the table of who speaks for the master"
         )
-    return found
+    return row
 
 
 class Leadership:
@@ -127,10 +127,10 @@ class Leadership:
             await self._still(begun_in)
         elif not kind.before:
             return
-        said: Any = answer
-        said.master_epoch = begun_in
-        if said.error.code:
-            said.error.master_epoch = begun_in
+        response: Any = answer
+        response.master_epoch = begun_in
+        if response.error.code:
+            response.error.master_epoch = begun_in
 
     async def refuse(
         self, error: common_pb2.Error, begun_in: int | None = None

@@ -84,7 +84,7 @@ def _sections(section: type, path: str) -> Iterator[str]:
 
 def _descriptions(section: type) -> Mapping[str, str]:
     """The string below each field of a class and of those that it inherits from, in one line."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for kind in reversed(section.__mro__):
         if kind.__module__.startswith("tandemlog_server."):
             (declared,) = ast.parse(inspect.getsource(kind)).body
@@ -92,8 +92,8 @@ def _descriptions(section: type) -> Mapping[str, str]:
             for each, below in pairwise(declared.body):
                 match each, below:
                     case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
-                        found[name] = " ".join(text.split())
-    return found
+                        texts[name] = " ".join(text.split())
+    return texts
 
 
 def _default(field: FieldInfo) -> str:

@@ -28,21 +28,21 @@ def location_of(variable: str) -> tuple[str, ...]:
 def givers(location: tuple[str | int, ...], environment: Mapping[str, str]) -> list[str]:
     """The variables that gave the value at `location`; none if the file or a default did."""
     wanted = variable_of(location)
-    found = [
+    variables = [
         name
         for name in environment
         if name.upper() == wanted or name.upper().startswith(wanted + ENV_DELIMITER)
     ]
     for depth in range(len(location) - 1, 0, -1):
-        if found:
+        if variables:
             break
         above = variable_of(location[:depth])
-        found = [
+        variables = [
             name
             for name, text in environment.items()
             if name.upper() == above and _holds(text, location[depth:])
         ]
-    return sorted(found)
+    return sorted(variables)
 
 
 def _holds(text: str, location: tuple[str | int, ...]) -> bool:

@@ -56,12 +56,12 @@ def numeric(endpoint: str) -> str:
     """`endpoint` with the address in place of a name, as records want it. Raises ConfigError."""
     host, port = split_endpoint(endpoint)
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
         raise ConfigError(
             f"store.store_host: {host} cannot be resolved ({error}); set it to ip:port"
         ) from error
-    return join(str(found[0][4][0]).partition("%")[0], port)
+    return join(str(addresses[0][4][0]).partition("%")[0], port)
 
 
 def usable(what: str, endpoint: str) -> str:

@@ -138,8 +138,8 @@ class NodeConfig(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         # The file's content comes as init arguments, and the environment stands above it, key by
         # key: of a section that is an object already no single key could be replaced.
-        given = {name: _given(value) for name, value in init_settings().items()}
-        return env_settings, InitSettingsSource(settings_cls, init_kwargs=given)
+        content = {name: _given(value) for name, value in init_settings().items()}
+        return env_settings, InitSettingsSource(settings_cls, init_kwargs=content)
 
     @field_validator("listen", "advertise", "http_listen", "master")
     @classmethod
@@ -300,8 +300,8 @@ def _given(value: object) -> object:
     if isinstance(value, BaseModel):
         return value.model_dump(exclude_unset=True)
     if is_dataclass(value) and not isinstance(value, type):
-        held = ((each, getattr(value, each.name)) for each in fields(value) if each.init)
-        return {each.name: _given(now) for each, now in held if now != each.default}
+        values = ((each, getattr(value, each.name)) for each in fields(value) if each.init)
+        return {each.name: _given(now) for each, now in values if now != each.default}
     return value
 
 

@@ -76,10 +76,10 @@ class RocketmqSection(Section):
     @model_validator(mode="after")
     def _fits_together(self) -> "RocketmqSection":
         peers = self.peers()
-        given = sorted(self.model_fields_set - {"listen"})
+        set_keys = sorted(self.model_fields_set - {"listen"})
         if not self.listen:
-            if given:
-                raise ValueError(f"listen: required with {', '.join(given)}")
+            if set_keys:
+                raise ValueError(f"listen: required with {', '.join(set_keys)}")
             return self
         if 0 < split_endpoint(self.listen)[1] <= VIP_DISTANCE:
             raise ValueError("listen: the port must be above 2, because the port 2 below is used")
@@ -137,7 +137,7 @@ def rocketmq_fault(
 def _same_port(section: RocketmqSection, others: dict[str, str]) -> str:
     """Which two keys name one port: RocketMQ's usual ports are also tandemlog's."""
     host, port = split_endpoint(section.listen)
-    taken = {key: split_endpoint(value) for key, value in others.items() if value}
+    others_ports = {key: split_endpoint(value) for key, value in others.items() if value}
     own = {"listen": (host, port)}
     if port:
         own["listen (2 below)"] = host, port - VIP_DISTANCE
@@ -145,10 +145,10 @@ def _same_port(section: RocketmqSection, others: dict[str, str]) -> str:
     if section.ha_listen:
         own["ha_listen"] = split_endpoint(section.ha_listen)
     for key, mine in own.items():
-        for other, theirs in taken.items():
+        for other, theirs in others_ports.items():
             if mine[1] and _overlap(mine, theirs):
                 return f"rocketmq.{key}: port {mine[1]} is that of {other}: give another one"
-        taken[f"rocketmq.{key}"] = mine
+        others_ports[f"rocketmq.{key}"] = mine
     return ""
 
 

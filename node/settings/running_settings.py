@@ -157,10 +157,10 @@ def _is_live(location: Location) -> bool:
 
 
 def _value(config: NodeConfig, location: Location) -> object:
-    found: Any = config
+    value: Any = config
     for name in location:
-        found = getattr(found, name)
-    return found
+        value = getattr(value, name)
+    return value
 
 
 def _field(location: Location) -> FieldInfo:
@@ -183,15 +183,15 @@ def _with(config: NodeConfig, location: Location, source: NodeConfig) -> NodeCon
         return replace(section, **{name: value})
 
     try:
-        made = changed(config, source, location)
+        changed_config = changed(config, source, location)
     except ValidationError as error:
         reason = error.errors()[0]["msg"].removeprefix("Value error, ")
         raise ConfigError(
             f"{'.'.join(location)} does not fit what the node has been running with since its "
             f"file was edited ({reason}): edit this one in the file too, and restart the node"
         ) from None
-    assert isinstance(made, NodeConfig)
-    return made
+    assert isinstance(changed_config, NodeConfig)
+    return changed_config
 
 
 def _shown(location: Location, value: object) -> str:
@@ -224,11 +224,11 @@ def _parsed(text: str) -> object:
 
 
 def _in(content: Mapping[str, Any], location: Location) -> bool:
-    found: Any = content
+    table: Any = content
     for name in location:
-        if not isinstance(found, Mapping) or name not in found:
+        if not isinstance(table, Mapping) or name not in table:
             return False
-        found = found[name]
+        table = table[name]
     return True
 
 

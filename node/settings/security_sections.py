@@ -37,10 +37,10 @@ class TlsSection(Section):
     @model_validator(mode="after")
     def _fits_together(self) -> "TlsSection":
         if bool(self.cert_file) != bool(self.key_file):
-            given, lacking = (
+            present, lacking = (
                 ("cert_file", "key_file") if self.cert_file else ("key_file", "cert_file")
             )
-            raise ValueError(f"{given} needs {lacking} beside it")
+            raise ValueError(f"{present} needs {lacking} beside it")
         if self.client_certificates == "required" and not (self.ca_file and self.cert_file):
             raise ValueError(
                 'client_certificates = "required" needs ca_file, cert_file and key_file'

@@ -133,8 +133,8 @@ FOR_EVER = frozenset(
         common_pb2.LOG_CUT,
     }
 )
-"""What is said of the state of the log, the tables and the groups, and a caller acts on without
-asking again. Only a master that knows that it leads may say it (services/leadership.py)."""
+"""Facts of the log, the tables and the groups, on which a caller acts without asking again. Only a
+master that knows that it leads may state them (services/leadership.py)."""
 
 
 def is_of_the_store(problem: Exception, code: int) -> bool:

@@ -7,8 +7,8 @@
     read = ["orders-*"]
 
 A file with a fault gives no identity at all: half of the rules could be the wrong half. A fault
-names the identity, by its name or else by its number, and the key; it never quotes a token, since a
-token may stand there by mistake where its hash belongs.
+names the identity, by its name or else by its number, and the key; it never quotes a value, since
+someone may have written a token where its hash belongs.
 """
 
 import tomllib

@@ -43,7 +43,7 @@ class _Host:
 
 
 class RefusalLines:
-    """Which refusals are logged: see the module. `monotonic` is in seconds."""
+    """Which refusals get a line: see the module. `monotonic` is in seconds."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -51,7 +51,7 @@ class RefusalLines:
         self._hosts: OrderedDict[str, _Host] = OrderedDict()
 
     def let(self, host: str) -> int | None:
-        """None: no line for this refusal; else how many were left out since the last line."""
+        """How many refusals were left out since the last line; None if this one gets no line."""
         now = self._monotonic()
         row = self._hosts.get(host)
         if row is None:
@@ -80,8 +80,8 @@ class AuditLog:
         self.unknown_total = 0
 
     def left_out(self, peer: str) -> str | None:
-        """For a line of another logger about what `peer` sent, which counts as one of these: None
-        for no line, else the text at its end."""
+        """For a line of another logger about what `peer` sent, which counts as one of these: the
+        text at its end; None if it gets no line."""
         left_out = self._lines.let(host_of(peer))
         return None if left_out is None else _more(left_out)
 
@@ -134,7 +134,7 @@ def _text(value: str) -> str:
 
 
 def _name(who: str) -> str:
-    """Names of the access file as they are; one that a certificate chose may have any letters."""
+    """Names of the access file as they are; a name from a certificate may have any letters."""
     if not who:
         return NOT_KNOWN
     return who if _PLAIN.fullmatch(who) else _text(who)

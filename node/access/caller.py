@@ -22,7 +22,7 @@ from .usage import Usage
 class Who:
     """Who a caller has proved to be. `nodes` are the ids of nodes that its proofs name;
     `proof_fault` is what is wrong with a certificate beside a good token. Kept as long as the call:
-    `version` says by which access file it was found out, and `until` when its certificate expires,
+    `version` says which access file was asked, and `until` when the caller's certificate expires,
     which may be in the middle of a connection."""
 
     identity: Identity
@@ -44,14 +44,14 @@ class Keeper(Protocol):
         """A refusal, for the log."""
 
     def moved_back(self, caller: "Caller", group: str, queues: str) -> None:
-        """A group has given up what it had consumed of these queues: it will be read again."""
+        """A group has gone back to lower offsets in these queues: it will read messages again."""
 
 
 @dataclass(slots=True, eq=False)
 class Caller:
     """See the module. `call` is the method, for people. `holder` is whose share of a bound it
-    uses: its identity's, or its host's if it has none. That stays as it was when it came in,
-    whatever the access file says later: what is counted is counted back."""
+    uses: its identity's, or its host's if it has none. That stays as it was when the call came in,
+    whatever the access file says later, so that what was counted is counted back."""
 
     peer: str = ""
     holder: str = ""
@@ -104,7 +104,7 @@ class Caller:
         return None if who is None or who.identity.admin else who.identity
 
     def reads_all(self) -> bool:
-        """Whether it may read every topic."""
+        """Whether this caller may read every topic."""
         identity = self.restricted
         return identity is None or identity.patterns(Right.READ).everything
 

@@ -16,7 +16,7 @@ def host_of(peer: str) -> str:
 
 
 def oldest_of_busiest(hosts: Sequence[str]) -> int:
-    """Which of connections, by their hosts and the oldest first, makes room for a new one: the
-    oldest of the host that has most of them."""
+    """The index of the connection that makes room for a new one: the oldest of the host that has
+    most. `hosts` are those of the connections, the oldest first."""
     (busiest, _), *_ = Counter(hosts).most_common(1)
     return hosts.index(busiest)

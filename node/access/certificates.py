@@ -21,7 +21,7 @@ from .identities import SCHEME, CertificateNames
 
 
 class CertificateFileError(ValueError):
-    """Files that no TLS can be served with; the message names the file."""
+    """Files with which TLS cannot be served; the message names the file."""
 
 
 def names_of(certificate: x509.Certificate) -> CertificateNames:
@@ -43,12 +43,12 @@ def names_of(certificate: x509.Certificate) -> CertificateNames:
 
 
 def names_in_pem(pem: bytes) -> CertificateNames:
-    """Of the first certificate in `pem`. Raises ValueError for what is none."""
+    """Of the first certificate in `pem`. Raises ValueError if there is none."""
     return names_of(x509.load_pem_x509_certificate(pem))
 
 
 def names_in_der(der: bytes) -> CertificateNames:
-    """Of a certificate as TLS carries it. Raises ValueError for what is none."""
+    """Of a certificate as TLS carries it. Raises ValueError if `der` is not a certificate."""
     return names_of(x509.load_der_x509_certificate(der))
 
 

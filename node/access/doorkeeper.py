@@ -5,9 +5,9 @@
     access file replaced ──▶ version + 1 ◀─────────────────┘
 
 gRPC and HTTP come with the same two proofs, so the rules are here once. A replaced access file
-counts from the next request on: what was found out by an earlier version is looked up again.
-TLS looks at a certificate when a connection begins and never again, so that it has not expired is
-looked at with each request here. Certificates are remembered by their bytes, never by the
+counts from the next request on: who was identified by an earlier version is looked up again. TLS
+checks a certificate when a connection begins and never again, so each request checks here that it
+has not expired. Certificates are remembered by their bytes, never by the
 connection: another caller may come from the same address and port a moment later.
 """
 
@@ -36,7 +36,7 @@ from .usage import Usage
 
 REMEMBERED = 4_096
 MET = 1 << 15
-"""Connections of which it is remembered that their caller was let in."""
+"""How many connections are remembered whose caller was let in."""
 NO_PROOF = (
     "this node has to know who calls: send the token of an identity (authorization: Bearer …), or "
     "show a client certificate that it knows"
@@ -106,7 +106,7 @@ class Doorkeeper:
         return self._who(self._token_hash(authorization), certificate)
 
     def check_token(self, authorization: str) -> None:
-        """What can be told before the certificate of a caller is known. Raises NotKnownError."""
+        """Refuse what can be refused before the certificate is known. Raises NotKnownError."""
         token_hash = self._token_hash(authorization)
         if token_hash is None:
             if not self.certificates_required:
@@ -115,7 +115,7 @@ class Doorkeeper:
             raise NotKnownError(UNKNOWN_TOKEN)
 
     def _token_hash(self, authorization: str) -> bytes | None:
-        """None without a token, or where tokens are of no meaning."""
+        """None without a token, or without an access file."""
         if not authorization or self._access is None:
             return None
         scheme, _, token = authorization.partition(" ")
@@ -273,7 +273,7 @@ class Doorkeeper:
         self.audit.called("CommitOffsets", caller.name, caller.peer, arguments, always=False)
 
     def refused(self, caller: Caller, problem: Exception) -> None:
-        """A line of the log, if there is room for one."""
+        """A line of the audit log, unless this host has had too many."""
         if isinstance(problem, DeniedError | NotKnownError):
             self.audit.refused(caller.call, caller.name, caller.peer, str(problem))
 

@@ -5,8 +5,8 @@
                               tandemlog://CLUSTER/client/NAME ┐
                               no such URI: its common name    ┴─ its certificates ─▶ Identity
 
-A token wins over a certificate: who shows one wants to be known by it, and a token that is not
-known is refused, whatever the certificate says. No object here keeps a token.
+A token wins over a certificate: a caller that shows one wants to be known by it. An unknown token
+is refused, whatever the certificate says. No object here keeps a token.
 """
 
 import datetime
@@ -122,8 +122,8 @@ def certified_as(names: CertificateNames, cluster_id: str) -> CertifiedAs:
         clusters.append(cluster)
     if cluster_id in clusters:
         return CertifiedAs(
-            fault=f"the certificate's name {names} is none: {SCHEME}{cluster_id}/node/ID or "
-            f"{SCHEME}{cluster_id}/client/NAME are"
+            fault=f"the certificate's name {names} must have the form "
+            f"{SCHEME}{cluster_id}/node/ID or {SCHEME}{cluster_id}/client/NAME"
         )
     return CertifiedAs(
         fault=f"the certificate is of the cluster {quoted(clusters[0])}, and this is "
@@ -132,7 +132,7 @@ def certified_as(names: CertificateNames, cluster_id: str) -> CertifiedAs:
 
 
 def _parts(uri: str) -> tuple[str, str, str]:
-    """Cluster, kind and name; the name has all that follows, so that a slash in it fits nothing."""
+    """Cluster, kind and name; a name with a slash in it is returned empty, and fits nothing."""
     cluster, _, rest = uri.removeprefix(SCHEME).partition("/")
     kind, _, name = rest.partition("/")
     return cluster, kind, "" if "/" in name else name

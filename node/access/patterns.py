@@ -4,10 +4,10 @@
     v?          v1, v2                   not: v10
 
 A name that was looked up is remembered: one look at a dict for each topic of a request. Callers
-choose the names, before anything has checked them. So what is remembered is bounded, and thrown
-away as a whole when it is full; a name that is longer than any topic's or group's is covered by `*`
-alone, and not looked at; and a name never takes longer than its length times that of the pattern:
-what a star has taken up to the next letters of its pattern is not tried again.
+choose the names, before anything has checked them. So the memory of names is bounded, and cleared
+when it is full; a name longer than any topic's or group's is covered by `*` alone, without a match;
+and a match takes at most the length of the name times that of the pattern, since a star never tries
+a second text for the letters that follow it.
 """
 
 import re
@@ -19,7 +19,7 @@ REMEMBERED = 4_096
 
 
 class Patterns:
-    """See the module. `everything` says that there is no name that they do not cover."""
+    """See the module. `everything` says that they cover every name."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self.texts = tuple(patterns)
@@ -38,7 +38,7 @@ class Patterns:
         return self._match_new(name, name) if covered is None else covered
 
     def cover_bytes(self, name: bytes) -> bool:
-        """The same for a name in UTF-8; what is not is covered by `*` alone."""
+        """The same for a name in UTF-8; other bytes are covered by `*` alone."""
         if len(name) > MAX_TOPIC:
             return self.everything
         covered = self._covered.get(name)

@@ -3,8 +3,8 @@
     call begins ──▶ count ──▶ above a limit? ── OverLimitError, by name ──▶ BUSY
     call ends   ──▶ count back
 
-Everything that begins is counted and counted back when it ends, also what is refused: a refused
-call is one until gRPC is done with it. Bytes in flight stop a stream from being read further; they
+Everything is counted when it begins and counted back when it ends. A refused call counts too, until
+gRPC is done with it. Bytes in flight stop a stream from being read further; they
 refuse nothing, since the client has sent them already.
 
 Calls and bytes per second are token buckets:
@@ -27,9 +27,9 @@ LONGEST_WAIT_S = 1.0
 class TokenBucket:
     """A rate per second, as a token bucket that may go into debt.
 
-    What is spent is known only after it has arrived, so it is always taken; the debt says how long
-    the caller has to wait before it may spend again. Over any time t, at most (1 + t) x rate and
-    one more request pass. `now` is any clock that never goes back.
+    The cost of a request is known only after it has arrived, so it is always spent; the debt says
+    how long the caller has to wait before it may spend again. Over any time t, at most (1 + t) x
+    rate and one more request pass. `now` is any clock that never goes back.
     """
 
     def __init__(self, rate: float, now: float) -> None:
@@ -38,13 +38,13 @@ class TokenBucket:
         self._at = now
 
     def spend(self, amount: float, now: float) -> float:
-        """Take `amount`; returns how many seconds to wait before more is spent."""
+        """Spend `amount`; returns how many seconds to wait before more is spent."""
         self._fill(now)
         self._level -= amount
         return self._debt_s()
 
     def try_spend(self, amount: float, now: float) -> bool:
-        """Take `amount` if it is there, else nothing: who is refused owes nothing."""
+        """Spend `amount` if it is there, else nothing: a refused caller owes nothing."""
         self._fill(now)
         if self._level < amount:
             return False

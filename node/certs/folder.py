@@ -30,8 +30,8 @@ def key_file(folder: Path, name: str) -> Path:
 def make_authority(
     folder: Path, cluster: str, days: float, now: datetime.datetime, *, force: bool = False
 ) -> Path:
-    """The file of a new authority's certificate. Raises CertificateError where there is one, or a
-    part of one, unless `force`."""
+    """Make an authority; returns its certificate's file. Raises CertificateError where there is
+    one, or a part of one, unless `force`."""
     there = [
         file
         for file in (certificate_file(folder, AUTHORITY), key_file(folder, AUTHORITY))

@@ -4,7 +4,7 @@
          tandemlog://CLUSTER/coordinator/c0   serves nodes, calls no node
          tandemlog://CLUSTER/client/orders    calls only
 
-The URI stands in the subject's alternative names, as SPIFFE has it; the common name repeats the
+The URI is one of the subject's alternative names, as in SPIFFE; the common name repeats the
 name for people. Names are quoted as in a URL, so a name with a slash is still one part.
 """
 
@@ -44,7 +44,7 @@ class Owner:
 
     @property
     def uri(self) -> str:
-        """As it stands in the certificate."""
+        """As the certificate has it."""
         return f"{SCHEME}://{quote(self.cluster, safe='')}/{self.kind}/{quote(self.name, safe='')}"
 
 

@@ -1,13 +1,13 @@
 """The coordinator's door: who is let in, and how much of its bounds one caller may use.
 
-    call ─▶ let in?          no: PERMISSION_DENIED, and it took no place of those that are
+    call ─▶ let in?          no: PERMISSION_DENIED, before it takes a place of those that are
          ─▶ in its share?    no: UNAVAILABLE, by name
          ─▶ counted until gRPC is done with it
 
 A caller is what its certificate names, or a host where none is required. Calls, streams, watches
 and leases are divided as the bounds of a node are (storage/shares.py): so a node renews its lease
-whatever another caller does. A call is counted before its request has come, since it takes a place
-from then on; one whose request does not come in time ends.
+whatever another caller does. A call counts from its headers on, and ends if its request does not
+come in time.
 """
 
 import asyncio

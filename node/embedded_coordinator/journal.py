@@ -1,12 +1,12 @@
-"""Group commit: changes are durable before they are told.
+"""Group commit: a change is durable before anyone hears of it.
 
     machine applies ─▶ add ─▶ │ waiting │ ─▶ one commit in the thread ─▶ durable
                                    ▲                 │
                               while it commits, the next ones gather
 
-An answer waits for everything that was added before it was made, whether it changed something or
-only read: so no client hears of a change that a power cut could take back. A commit that fails is
-the end: it is unknown what the disk holds, so nothing is answered any more and the process stops.
+An answer waits for everything that was added before it, whether its request changed something or
+only read: so no client hears of a change that a power cut could take back. A failed commit is the
+end: nobody knows what the disk holds, so nothing is answered any more and the process stops.
 """
 
 import asyncio

@@ -2,18 +2,18 @@
 
 Deadlines are never written down. After a restart, and after a time in which this process did not
 run (paused, or the machine was asleep), every lease has its whole time again: no holder could renew
-it, and a holder counts from before it asked, so that a longer life does no harm. For the same
-reason a shorter time in which this process stood does not count for any lease, and none ends right
-after it: renewals that came meanwhile are still to be read.
+it, and a holder counts from before it asked, so a longer life does no harm. For the same reason a
+shorter pause of this process does not count for any lease, and no lease ends right after it: the
+renewals that came meanwhile are still to be read.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
 PAUSE_S = 1.0
-"""The time is told at least ten times as often: a longer step is a time without us."""
+"""`expired` is called ten times as often: after a longer step this process did not run."""
 STOOD_S = 0.3
-"""A longer step than this is one in which nothing was served."""
+"""In a longer step than this, nothing was served."""
 AFTER_PAUSE_S = 0.2
 
 
@@ -36,7 +36,7 @@ class LeaseTable:
         self._earliest = self._first_deadline()
 
     def expired(self, now: float) -> list[int]:
-        """Those whose time is over, in order; to be told at least every PAUSE_S / 10."""
+        """Those whose time is over, in order; to be called at least every PAUSE_S / 10."""
         if now - self._now > PAUSE_S:
             for each in self.table.values():
                 each.deadline = now + each.ttl_s

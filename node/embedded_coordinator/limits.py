@@ -1,4 +1,4 @@
-"""What the embedded coordinator keeps and answers at most; what is over it is refused by name."""
+"""What the embedded coordinator keeps and answers at most; more is refused by name."""
 
 from dataclasses import dataclass
 

@@ -2,8 +2,8 @@
 
 Who may change the coordinator's keys decides who leads the cluster. So among the certificates of
 the authority those of nodes and of coordinators are let in; one of a client only if it is named:
-an operator with `etcdctl`. A certificate of another kind of authority, without a URI of
-tandemlog, is known by its common name, and has to be named too.
+an operator with `etcdctl`. A certificate without a URI of tandemlog, as other authorities make
+them, is known by its common name, and has to be named too.
 """
 
 from collections.abc import Callable

@@ -5,11 +5,11 @@
                                                  └─▶ changes, to be taken with `pop_changes`
 
 Each request is applied at once and whole, so one after the other is one linearizable store. The
-caller makes the changes durable before it sends the answer; answers to reads wait for what they saw
-in the same way (journal.py). If that fails the process ends, and what was never durable was
-never told.
+caller makes the changes durable before it sends the answer; answers to reads wait in the same way
+for what they saw (journal.py). If that fails the process ends, and nobody has heard of a change
+that is not on the disk.
 
-Time is told with every request: a lease whose time is over ends before the request is looked at.
+The time comes with every request: a lease whose time is over ends before the request is checked.
 """
 
 from collections.abc import Callable, Sequence
@@ -374,7 +374,7 @@ def _asked_for(row: Row, request: pb.RangeRequest) -> bool:
 
 
 def key_value(row: Row, *, keys_only: bool = False) -> pb.KeyValue:
-    """A row as it is told."""
+    """A row as clients get it."""
     return pb.KeyValue(
         key=row.key,
         create_revision=row.create_revision,

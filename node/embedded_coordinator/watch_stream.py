@@ -20,7 +20,7 @@ _END = object()
 
 
 class DurableRevision:
-    """The revision up to which everything may be told, and who wants to know when it moves."""
+    """The revision up to which everything is durable, and who wants to know when it moves."""
 
     def __init__(self, revision: int) -> None:
         self.value = revision
@@ -56,7 +56,7 @@ class WatchStream:
         self._requests: asyncio.Queue[pb.WatchRequest] = asyncio.Queue(_REQUESTS_WAITING)
 
     async def serve(self, requests: AsyncIterator[bytes]) -> None:
-        """Until the caller ends its side. Raises RefusedError for what is no request."""
+        """Until the caller ends its side. Raises RefusedError for bytes that are not a request."""
         reading = asyncio.create_task(self._read(requests))
         self._durable.add(self._wake)
         try:

@@ -6,8 +6,8 @@
     due: the events of `next`..durable in the watch's range, in messages of whole revisions
 
 Nothing is queued for a watch that is not read: it falls behind, and if the history before `next` is
-compacted meanwhile it is cancelled with the revision of the compaction. What is not durable is not
-told.
+compacted meanwhile it is cancelled with the revision of the compaction. Only durable changes are
+reported.
 """
 
 from collections.abc import Iterator
@@ -24,13 +24,13 @@ from .state_machine import StateMachine, key_value
 MESSAGE_BYTES = 1 << 20
 """A message ends with the revision that goes above it."""
 PIECE_ROWS = 512
-"""Of the history that are looked at for one watch before others have their turn."""
+"""How many rows of the history one watch goes through before others have their turn."""
 NO_WATCH = -1
 
 
 @dataclass(slots=True)
 class Watcher:
-    """One watch. `next` is the first revision that it has not been told."""
+    """One watch. `next` is the first revision that it has not reported."""
 
     watch_id: int
     request: pb.WatchCreateRequest

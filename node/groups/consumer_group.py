@@ -6,15 +6,15 @@
 
     q of A is to go to B:  A is told without q ─▶ A reports without q ─▶ free ─▶ B owns q, is told
 
-Invariants: a queue has one owner at most. A member holds only what it was told, so what it may
-hold is what it reported last and what it was told since; a queue leaves its owner only when it is
-in neither, or the member is gone. A member is told only what is *settled*: durable here and on the
-in-sync set (`settle`). So the next master knows every owner that ever acted as one.
+Invariants: a queue has at most one owner. A member holds only what it was told, so it may hold what
+it reported last and what it was told since; a queue leaves its owner only when it is in neither, or
+the member is gone. A member is told only what is confirmed: durable here and on the in-sync set
+(`confirm`). So the next master knows every owner that ever acted as one.
 
 `since` of an owned queue is the epoch from which the member owns it. A commit counts if its member
 owns the queue and its epoch is not below that: a member that lost a queue and got it again cannot
-pass with a commit from before. So does that of a member that is gone, while no other member has
-owned the queue since, and its offset was not set by hand: what it did is done, and by it alone.
+pass with a commit from before. A commit of a member that is gone counts too, while no other member
+has owned the queue since and its offset was not set by hand: only that member did the work.
 """
 
 from collections.abc import Iterable, Mapping
@@ -80,7 +80,7 @@ class Member:
     away: bool = False
     told_epoch: int = 0
     told: Mapping[Queue, int] = field(default_factory=dict)
-    """The epoch, and the queues with their own, of the newest settled state."""
+    """Of the newest confirmed state: the member's epoch, and since when it owns each queue."""
     last: "Told | None" = None
     """What it was told last, in this term."""
     giving_since: float | None = None
@@ -278,7 +278,7 @@ class ConsumerGroup:
         return removed
 
     def forgive(self, seconds: float) -> None:
-        """For so long no member could be heard."""
+        """No member could be heard for so long."""
         for member in self.members.values():
             member.heard_at += seconds
             if member.giving_since is not None:
@@ -313,7 +313,8 @@ class ConsumerGroup:
         return subscriptions, dict(self.queue_counts), {**self.owners, **self.target}
 
     def set_target(self, target: dict[Queue, str]) -> None:
-        """Of `assignment_work`; members that went meanwhile are left out, and another one comes."""
+        """The result of `assignment_work`, without members that went meanwhile: the group is out of
+        date then, and another target follows."""
         if target == self.target and self.epoch:
             self._sort_targets()
             if all(member.epoch for member in self.members.values()):
@@ -395,7 +396,7 @@ class ConsumerGroup:
     def confirm(
         self, version: int, epoch: int, state: Mapping[str, tuple[int, Mapping[Queue, int]]]
     ) -> None:
-        """The state of `version` is safe: for each member its epoch and what it owns."""
+        """The in-sync set has the state of `version`: of each member its epoch and what it owns."""
         self.confirmed_version = version
         self.confirmed_epoch = epoch
         for member_id, (member_epoch, owned) in state.items():
@@ -417,7 +418,7 @@ class ConsumerGroup:
         queues = frozenset(
             queue
             for queue, since in member.told.items()
-            # not one that it lost and got again since: that is not settled
+            # not one that it lost and got again since: that is not confirmed
             if queue in target and member.owned.get(queue) == since
         )
         settled = (

@@ -2,18 +2,18 @@
 
     heartbeat ─▶ ConsumerGroup (pure) ─▶ target (a thread, if it is much) ─▶ reconcile
                                                                         │ changed
-    waiting heartbeats ◀── settled ◀── in-sync set has it ◀── table, durable
+    waiting heartbeats ◀── confirmed ◀── in-sync set has it ◀── table, durable
     commit (a reader thread) ─▶ the lock ─▶ who owns the queue? ─▶ offsets
 
 The groups belong to the event loop, and change under a lock: a commit looks at the owners and
 writes its offsets under the same lock, so that no queue changes its owner between the two.
 
-They live as long as a term of this node. The first call of a term reads the table that the master
-before has left; another role forgets the groups and ends the waiting calls.
+They live as long as a term of this node. The first call of a term reads the table of the master
+before it; another role forgets the groups and ends the waiting calls.
 
-Nothing that they say is told before the door knows that this node still led when it was said
+No answer leaves before the door knows that this node still led when it was made
 (services/leadership.py). A master that cannot know that ends no session either: it hears no member,
-so it forgets its groups, and once it knows it reads them again.
+so it forgets its groups, and reads them again once it knows.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ MAX_WAIT_MS = 10_000
 """How long a heartbeat waits at most for news of its group."""
 CHECK_S = 0.2
 FIRST_NEWS_S = 5.0
-"""How long a heartbeat waits for the first settled word about its member."""
+"""How long a heartbeat waits until the first state of its member is confirmed."""
 STOOD_STILL_S = 1.0
 IN_LOOP = 2_000
 """Queues that are assigned in the loop; more of them in a thread."""
@@ -180,8 +180,8 @@ class GroupCoordinator:
     async def _wait_for_news(
         self, group: ConsumerGroup, member: Member, number: int, until: float
     ) -> None:
-        """Wait until there is something to tell that this member was not told. Raises
-        RequestRefusedError if the member, or this term, is over."""
+        """Wait for something that this member was not told yet. Raises RequestRefusedError if the
+        member, or this term, is over."""
         key = group.name, member.member_id
         latest = max(until, self._now() + FIRST_NEWS_S)
         while True:
@@ -237,8 +237,8 @@ class GroupCoordinator:
             self.wake_group(group)
 
     async def _assign(self, group: ConsumerGroup) -> bool:
-        """A target that fits, if there is none; False without one. One at a time for a group: all
-        that changes meanwhile is in the next one, and none that is older comes after it."""
+        """Assign the queues anew if the target is out of date; whether that was so. One at a time
+        for a group: what changes meanwhile is in the next target."""
         if group in self._assigning:
             return False
         done = False
@@ -322,7 +322,7 @@ class GroupCoordinator:
                 await self._rebalance(group)
 
     def _forgive(self, late_s: float) -> None:
-        """This process stood still, and heard no member: that is no silence of theirs."""
+        """This process stood still and heard no member: they were not silent."""
         logger.warning("groups: this node stood still for %.1f s, members get that time", late_s)
         with self._lock:
             for group in self.groups.values():

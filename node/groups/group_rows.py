@@ -75,8 +75,8 @@ def group_of(name: str, row: Any, now: float) -> ConsumerGroup:
         raise FormatError(f"group {name!r} of the table of members: {error!r}") from error
     group.target = dict(group.owners)
     group.out_of_date = bool(group.members)
-    # it may be more than the other nodes of the in-sync set have: nothing of it is told before
-    # it is settled in this term
+    # the other nodes of the in-sync set may have less: nothing of it is told before it is
+    # confirmed in this term
     group.version = 1
     return group
 

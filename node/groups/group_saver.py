@@ -1,6 +1,6 @@
 """Changes of groups on their way to the table of members, and to the nodes that may lead next.
 
-changed, changed, changed ─▶ one write, durable ─▶ the in-sync set has it ─▶ it may be told
+changed, changed, changed ─▶ one write, durable ─▶ the in-sync set has it ─▶ members are told
 """
 
 import asyncio
@@ -106,7 +106,7 @@ class GroupSaver:
             )
 
         if not await asyncio.to_thread(write):
-            # the role has ended, and what is left is forgotten; or it was in doubt for a moment
+            # the role has ended, and the groups are forgotten soon; or it was in doubt for a moment
             await asyncio.sleep(RETRY_S)
             self._signal.set()
             return

@@ -1,4 +1,4 @@
-"""Which of the groups' offsets are only on this node yet, and may be lost with it.
+"""Which of the groups' offsets only this node has yet, so that they may be lost with it.
 
     begins, moves back ─▶ open ─▶ the in-sync set has the table ─▶ answered, nothing open
     moves forward      ─▶ answered
@@ -6,12 +6,12 @@
 An offset that moved forward and is lost makes messages come again. One that begins a queue, or is
 reset, may not be lost once it was acknowledged: the group would begin where its program says, or
 stay where it was, and what was sent before would be skipped. So it is answered as a changed topic
-is, once every node that may lead next has the table, and until then nothing else of its group is
-answered either: a repetition, what was read, a later offset that stands on it.
+is, once every node that may lead next has the table. Until then nothing else of its group is
+answered either: no repetition, no reading of offsets, no later offset.
 
-A new master has what the one before left, whose other slaves may not have it. Nothing of that was
-acknowledged unless the whole set had it, but who asks again would find it there: so in a new term
-an offset that is there already is answered as one that begins.
+A new master has offsets of the one before, which the other slaves may lack. None of them was
+acknowledged unless the whole set had it, but a caller that asks again would find it here: so in a
+new term an offset that is here already is answered as one that begins.
 """
 
 import math
@@ -39,7 +39,7 @@ class OffsetPromises:
         # group -> the version of the table that has its newest change of this kind
         self._open: dict[str, float] = {}
         self._terms = 0
-        # what the present term has found, while that may not be safe
+        # the version that this term began with, while other nodes may lack it
         self._found: float = offsets.version
         self._inherited = True
 

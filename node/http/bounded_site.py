@@ -1,10 +1,9 @@
 """The HTTP port with a bound on its connections: a new one takes the place of the oldest.
 
-The server that aiohttp makes keeps any number of them, and one that never asks anything for ever.
-Refusing new ones at the bound would let a stranger lock out the probes of an orchestrator, so one
-goes, the oldest of the host that has most: a scraper that loses its connection opens another. With
-TLS a connection counts once
-its handshake is over; before that, tls_arrivals.py has a bound of the same kind.
+aiohttp's own server takes any number of connections, and keeps a silent one for ever. Refusing new
+ones at the bound would let a stranger lock out the probes of an orchestrator, so one is closed, the
+oldest of the host that has most: a scraper that loses its connection opens another. With TLS a
+connection counts once its handshake is over; before that, tls_arrivals.py has a bound of that kind.
 """
 
 import asyncio

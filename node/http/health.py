@@ -1,6 +1,6 @@
 """Is this node well, and for what: the decisions behind the HTTP endpoints, from one snapshot.
 
-    /health             200 while the store takes and gives what it should, and no alarm is on
+    /health             200 while the store can be written and read, and no alarm is on
     /liveness           200 while the process is worth keeping: a restart would not help otherwise
     /readiness?lag=     200 where the node serves; a slave: within `lag` of the master
     /master             200 on a master that could acknowledge a put now

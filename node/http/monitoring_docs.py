@@ -31,7 +31,7 @@ the metrics of a node.
 
 | path | answers |
 |---|---|
-| `/health` | 200 while the store takes and gives what it should and no alarm is on |
+| `/health` | 200 while the store can be written and read and no alarm is on |
 | `/liveness` | 200 while a restart would not help |
 | `/readiness?lag=10MB` | 200 where reads are served; on a slave, within that lag |
 | `/master` | 200 on a master that could acknowledge a put now |

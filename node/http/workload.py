@@ -4,9 +4,9 @@
     committed offsets ──▶ per (group, topic): messages behind, age of the oldest of them
 
 The lag in seconds needs the store time of one record of each queue that is behind. It is read once
-for each committed offset and kept while that offset stands, so a stuck group costs one read, and a
-busy one a read a scrape. A scrape reads at most READ_S long: queues that it did not come to keep
-the age that they had, or have none yet, and the next scrape begins with them.
+for each committed offset and kept while that offset does not change, so a stuck group costs one
+read, and a busy one a read a scrape. A scrape reads for READ_S at most: queues that it does not
+reach keep the age that they had, or have none yet, and the next scrape begins with them.
 
 All of this runs in a thread: it takes some time with thousands of topics, and it reads the disk.
 One scrape at a time.

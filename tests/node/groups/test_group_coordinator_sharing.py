@@ -28,23 +28,15 @@ ALL = frozenset(("orders", queue) for queue in range(4))
 Queue = tuple[str, int]
 
 
-@contextlib.asynccontextmanager
-async def a_node(folder: Path) -> AsyncIterator[str]:
-    async with running(config(folder)) as node:
-        yield node.endpoints.listen
-
-
-@contextlib.asynccontextmanager
-async def a_fake() -> AsyncIterator[str]:
-    async with FakeCluster() as cluster:
-        yield cluster.endpoints[0]
-
-
 @pytest.fixture(params=["node", "fake"])
 async def endpoint(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
     """Topic orders with the messages 0..99 in turns over 4 queues."""
-    cluster = a_node(tmp_path) if request.param == "node" else a_fake()
-    async with cluster as endpoint:
+    async with contextlib.AsyncExitStack() as stack:
+        if request.param == "node":
+            node = await stack.enter_async_context(running(config(tmp_path)))
+            endpoint = node.endpoints.listen
+        else:
+            endpoint = (await stack.enter_async_context(FakeCluster())).endpoints[0]
         async with AsyncAdmin(endpoint) as admin:
             await admin.create_topic("orders", 4)
         await fill(endpoint, range(100))

@@ -69,6 +69,18 @@ class RequestRefusedError(Exception):
         self.hint = hint
 
 
+def check_count(field: str, actual: int, limit: int) -> None:
+    """Raises RequestRefusedError for a list in a request that is too long."""
+    if actual > limit:
+        raise RequestRefusedError(
+            common_pb2.INVALID_ARGUMENT,
+            f"{field} may have at most {limit} entries, not {actual}",
+            field=field,
+            limit=limit,
+            actual=actual,
+        )
+
+
 # The first class that fits counts, so a subclass comes before its base.
 _TABLE: tuple[tuple[type[Exception], Code], ...] = (
     (FlushFailedError, common_pb2.STORE_READ_ONLY),

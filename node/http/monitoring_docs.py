@@ -4,7 +4,7 @@ usage: python -m tandemlog_server.node.http.monitoring_docs > docs/monitoring.md
 """
 
 import sys
-from collections.abc import Iterator
+import textwrap
 
 from .metric_families import COMMON_LABELS, SECTIONS, Family, Section
 
@@ -98,7 +98,10 @@ def _section(section: Section) -> str:
     rows = ["| name | type | labels | unit | meaning |", "|---|---|---|---|---|"]
     parts = [f"### {section.title}"]
     if section.introduction:
-        parts.append("\n".join(_wrapped(section.introduction)))
+        lines = textwrap.wrap(
+            section.introduction, 100, break_long_words=False, break_on_hyphens=False
+        )
+        parts.append("\n".join(lines))
     parts.append("\n".join([*rows, *map(_row, section.families)]))
     return "\n\n".join(parts)
 
@@ -109,17 +112,6 @@ def _row(family: Family) -> str:
     return (
         f"| `{family.name}` | {family.kind.value} | {labels} | {family.unit or '-'} | {meaning} |"
     )
-
-
-def _wrapped(text: str, width: int = 100) -> Iterator[str]:
-    line = ""
-    for word in text.split():
-        if line and len(line) + 1 + len(word) > width:
-            yield line
-            line = word
-        else:
-            line = f"{line} {word}".strip()
-    yield line
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Which topics and queues may be asked for.
 
 A queue is known when it has entries, whatever the table of topics says (a deleted topic, a store
-of RocketMQ with topics that its table leaves out), or when its topic is in the table and has that
-many queues: then it is empty so far.
+of RocketMQ whose table lacks topics), or when its topic is in the table and has that many queues:
+then it is still empty.
 """
 
 from tandemlog.format.words import counted, quoted

@@ -3,20 +3,20 @@
 One round reads the positions in the order of the request until the response is full. Without a wait
 that is one get of each queue, with RocketMQ's status and next offset. A long poll whose filter
 found nothing moves on and reads again, so that a rare tag does not cost a round trip for every 800
-entries. It answers PASSED_WAIT_S after it has moved on: what a filter skips its reader has passed,
-and a group whose filter skips everything has no lag.
+entries. It answers PASSED_WAIT_S after it has moved on: its reader has passed what the filter
+skipped, and a group whose filter skips everything has no lag.
 
     some position FOUND, or in a state on which the client has to act   ─▶ answer
     every position at its end                                          ─▶ wait, then another round
 
-Whether a position is at its end, the loop tells from memory, without a thread and without a read:
-before the first round of a long poll, and before and after each wait. What a round has seen of the
-ends counts until one of them has moved. A queue that is damaged has none, and is read at once.
+The loop sees in memory whether a position is at its end, without a thread and without a read:
+before the first round of a long poll, and before and after each wait. The ends that a round saw
+count until one of them moves. A damaged queue has no end, and is read at once.
 
 The states on which a client acts are those in which it asked for an offset that is not there (too
 small, beyond the end, removed). The end of a queue, or the start of an empty one, is a reason to
-wait. A slave gives back an offset beyond its end as it is: it may be behind the node that the
-client read before, and must not send the client back (RocketMQ's rule for slaves).
+wait. A slave returns an offset beyond its end unchanged: it may be behind the node that the client
+read before, and must not send the client back (RocketMQ's rule for slaves).
 
 A round has a bound that does not depend on the request: it examines SCAN_UNITS entries and then
 returns what it has, with the position in each queue. So a filter that never matches, over as many
@@ -42,7 +42,7 @@ from tandemlog_server.storage.shares import Shares
 from tandemlog_server.storage.stats import LatencyHistogram
 
 from ..access.caller import Caller
-from ..error_status import RequestRefusedError
+from ..error_status import RequestRefusedError, check_count
 from .group_activity import GroupActivity
 from .long_polling import UNKNOWN_QUEUE, LongPolling
 from .raw_messages import pull_response
@@ -90,7 +90,7 @@ _BEYOND_END = frozenset(
 @dataclass(frozen=True, slots=True)
 class PullLimits:
     """Bytes of one answer; milliseconds of the longest wait; how many may wait; bytes behind the
-    end of the log from which on a slave is suggested."""
+    end of the log from which on the answer suggests a slave."""
 
     max_bytes: int
     max_wait_ms: int
@@ -244,7 +244,7 @@ class PullService:
             self._waits(caller.holder, len(watched)),
             self._long_polling.waiting(watched, deadline) as touched,
         ):
-            # of what came before this moment, this pull got no notice
+            # this pull got no notice of messages that came before this moment
             if self._ends(queues) == ends:
                 began = asyncio.get_running_loop().time()
                 await touched.wait()
@@ -303,14 +303,7 @@ class PullService:
                 limit=MAX_POSITIONS,
                 actual=len(request.positions),
             )
-        if len(request.tag_hashes) > MAX_TAGS:
-            raise RequestRefusedError(
-                common_pb2.INVALID_ARGUMENT,
-                f"tag_hashes may have at most {MAX_TAGS} entries",
-                field="tag_hashes",
-                limit=MAX_TAGS,
-                actual=len(request.tag_hashes),
-            )
+        check_count("tag_hashes", len(request.tag_hashes), MAX_TAGS)
         if request.max_messages < 0 or request.max_bytes < 0:
             raise RequestRefusedError(
                 common_pb2.INVALID_ARGUMENT,
@@ -371,8 +364,8 @@ class PullService:
     def _read(
         self, pull: _Pull, position: _Position, room: int, hashes: Collection[int], scan: int
     ) -> tuple[GetResult, bool, int]:
-        """Read on until something is found: what came of it, True if a filter has skipped as
-        much as it may, and how many entries were looked at."""
+        """Read on until there is a message: the result, True if the filter has skipped as much as
+        it may, and how many entries were examined."""
         scanned = 0
         gets = MAX_FILTER_ROUNDS if pull.request.wait_ms > 0 else 1
         for _ in range(gets):

@@ -9,8 +9,8 @@
 A caller is an identity, or a host where there is none, and below that a connection. A read takes
 one of the threads and reserves room for the largest response it may produce; the response counts
 until the call is over. So a caller that asks for much delays only itself. Responses that it does
-not take fill its share of the room (storage/shares.py), of one connection half of the room, and no
-memory beyond it; an eighth is for those who hold nothing. A read that does not get its turn within
+not receive fill its own share of the room (storage/shares.py), and half of the room at most for one
+connection; an eighth is for callers that hold nothing. A read that does not get its turn within
 WAIT_S is refused as BUSY.
 """
 

@@ -9,8 +9,8 @@ Everything here runs in the event loop, except `_on_change`: the position calls 
 thread, and it only schedules one check, however often the position advances meanwhile. Every
 outcome except CONFIRMED means that the records may or may not be stored.
 
-One step of the position, or one deadline, can settle thousands of puts: each turn of the loop
-settles RESOLVE_SLICE of them, so that other tasks run in between.
+One step of the position, or one deadline, can resolve thousands of puts: each turn of the loop
+resolves RESOLVE_SLICE of them, so that other tasks run in between.
 """
 
 import asyncio
@@ -47,8 +47,8 @@ class Waiter(Protocol):
 class ConfirmWaiters:
     """See the module. `current_epoch` gives the epoch this node is master of, None if of none.
 
-    `positions` are `confirmed` first, and then those whose failure means that it will never move
-    (the flush of this node); only the first is compared with offsets.
+    The first of `positions` is `confirmed`, which offsets are compared with; if one of the others
+    fails (the flush of this node), `confirmed` will never move.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ConfirmWaiters:
         self._order = count()
         self._by_offset: list[tuple[int, int, Waiter]] = []
         self._by_deadline: list[tuple[float, int, Waiter]] = []
-        self._open: set[int] = set()  # numbers of the waiters that are not settled
+        self._open: set[int] = set()  # numbers of the waiters without an outcome
         self._idle = asyncio.Event()
         self._idle.set()
         self._check_scheduled = False
@@ -75,7 +75,7 @@ class ConfirmWaiters:
         return len(self._open)
 
     def add(self, waiter: Waiter) -> None:
-        """Settle `waiter` when its fate is known: at once where it is known now."""
+        """Resolve `waiter` when its outcome is known; call `check` after a round of these."""
         number = next(self._order)
         heapq.heappush(self._by_offset, (waiter.end_offset, number, waiter))
         heapq.heappush(self._by_deadline, (waiter.confirm_deadline, number, waiter))
@@ -87,7 +87,7 @@ class ConfirmWaiters:
         await self._idle.wait()
 
     def check(self) -> None:
-        """Settle every put whose outcome is known. To be called after a round of `add`."""
+        """Resolve every put whose outcome is known."""
         self._check_scheduled = False
         epoch = self._current_epoch()
         # the value is read before the failure: what was confirmed before it failed is confirmed
@@ -117,7 +117,7 @@ class ConfirmWaiters:
             self._loop.call_soon(self.check)
 
     def close(self) -> None:
-        """Settle the rest as timed out and listen no more."""
+        """Resolve the rest as timed out and listen no more."""
         for stop in self._stop_listening:
             stop()
         for _, number, waiter in self._by_offset:

@@ -14,9 +14,9 @@ stream, reading stops (`room`), and HTTP/2's flow control makes the producers wa
 have sent one more by then: requests above HARD_LIMIT times as many bytes are refused as BUSY. The
 bytes of a request are freed once they are in the log. Memory stays flat under any load.
 
-What the store refuses a producer acts on for ever: a gap says that nothing is stored. So a master
-whose lease is over says it only after the in-sync set has told that it still leads; one round
-serves all that wait. What is stored needs no such word: its confirmation is one.
+A producer acts on a refusal of the store for ever: a gap says that nothing is stored. So a master
+whose lease is over says it only after the in-sync set has confirmed that it still leads; one round
+serves all waiting refusals. A stored put needs no such round: its confirmation is one.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """One stream of puts: its requests on their way, and the responses in their order.
 
-    request ─▶ PendingPut ─▶ appended ─▶ settled (confirmed, timed out, fenced, failed)
+    request ─▶ PendingPut ─▶ appended ─▶ resolved (confirmed, timed out, fenced, failed)
                     │                            │
     PutStream  [ oldest … newest ]            ▼
                     └── taken when it and all before it have a response

@@ -8,7 +8,7 @@
 A role object lasts as long as the role does. A change of role is one assignment of a new object:
 a caller that asks for the epoch afterwards hears of the new role. So the first step of a demotion
 is to set a role without an epoch: nothing is acknowledged from then on, however long the rest
-takes. Puts that wait are settled at once as unknown (`CurrentRole.on_change`).
+takes. Waiting puts are resolved at once as unknown (`CurrentRole.on_change`).
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +20,7 @@ from ..error_status import RequestRefusedError, not_sure
 
 
 class NodeRole(ABC):
-    """See the module. What a role does not say for itself is so on a node without a term."""
+    """See the module. The methods here are those of a node without a term."""
 
     def epoch(self) -> int | None:
         """The epoch of which this node is the master; None if of none. Any thread may ask."""
@@ -40,7 +40,7 @@ class NodeRole(ABC):
 
     def admit(self, durability: int) -> None:
         """Raises RequestRefusedError if a put of that durability cannot be taken now. In the loop;
-        what changes until the put is appended is found out before it is acknowledged."""
+        a change before the put is appended is noticed before it is acknowledged."""
         raise self.no_master("send puts to")
 
     @abstractmethod

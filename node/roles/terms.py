@@ -12,8 +12,8 @@ time.
     end      a role without an epoch ▸ no stream of a slave begins ▸ slave brokers cut off ▸ the
              store takes no puts, its log is flushed ▸ streams and threads ended
 
-It is ended completely, threads included, before the next one touches the log, even if who asked
-for it is gone. What fails to begin is ended the same way. The store stays open, reads continue.
+It is ended completely, threads included, before the next one touches the log, even if the caller is
+cancelled. A term that fails to begin is ended the same way. The store stays open, reads continue.
 """
 
 import asyncio
@@ -48,10 +48,11 @@ BEGIN_S = 1.0
 
 
 class Terms(CurrentRole):
-    """See the module. Lives in one event loop; the services ask `role`. `running` is what was begun
-    and has not ended, `last_state` what the one before knew of this node's part in the cluster;
-    `rows` gives the known nodes where there is no master, `puts_under_way` the number of those that
-    were accepted and are not appended yet. `fatal` hears of what only an operator can mend."""
+    """See the module. Lives in one event loop; the services ask `role`. `running` is the master or
+    slave that has begun and not ended, `last_state` what the one before it remembered of the
+    cluster; `rows` gives the known nodes where there is no master, `puts_under_way` how many puts
+    were accepted and are not appended yet. `fatal` hears of problems that only an operator can
+    mend."""
 
     def __init__(
         self,
@@ -183,7 +184,7 @@ class Terms(CurrentRole):
         self.set(WaitingRole(reason, self.rows))
 
     async def wait(self, reason: str) -> None:
-        """End what there is, completely; from the first line on nothing is acknowledged."""
+        """End the present term completely; from the first line on nothing is acknowledged."""
         self.fence(reason)
         self.serve(None)
         await to_its_end(self._end())

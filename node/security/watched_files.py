@@ -1,9 +1,9 @@
 """Which files have changed since they were looked at last: by size, time and inode.
 
 A file that is replaced by a rename gets another inode; one that is written over, another time or
-size. What could not be used is tried again only after the next change, so a fault is one line and
-not one for each look. A pair of files is replaced one after the other: for a moment they do not fit
-each other, which counts as a fault until the second one changes too.
+size. Files that could not be used are tried again only after the next change, so a fault is one
+line, not one for each check. A pair of files is replaced one after the other: for a moment they do
+not fit each other, which counts as a fault until the second one changes too.
 """
 
 import os

@@ -34,7 +34,7 @@ from tandemlog_server.storage.metadata.topics import TopicConfig
 
 from ..access.caller import Caller
 from ..access.doorkeeper import Doorkeeper
-from ..error_status import RequestRefusedError
+from ..error_status import RequestRefusedError, check_count
 from ..pulls.known_queues import no_topic
 from ..pulls.pages import MAX_BYTES, NAME_PAGES, number_of_page, rows_after, sorted_names
 from ..pulls.read_turns import ReadTurns
@@ -198,14 +198,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     def _list_topics(
         self, request: admin_pb2.ListTopicsRequest, caller: Caller
     ) -> admin_pb2.ListTopicsResponse:
-        if len(request.names) > MAX_NAMES:
-            raise RequestRefusedError(
-                common_pb2.INVALID_ARGUMENT,
-                f"names may have at most {MAX_NAMES} entries, not {len(request.names)}",
-                field="names",
-                limit=MAX_NAMES,
-                actual=len(request.names),
-            )
+        check_count("names", len(request.names), MAX_NAMES)
         if not request.names:
             table, names = self._all_topics()
             if caller.restricted is not None:

@@ -8,8 +8,8 @@ call_door.py turns them into responses, and gives the methods a Caller in place 
 Every response is bounded: records end at RECORDS_BYTES, rows at MAX_ROWS, and the caller continues
 from there.
 
-A request for the end of a queue, or for a key, waits a short time until everything that was
-confirmed at that moment is dispatched, so that a client finds the message it has just sent. A pull
+A request for the end of a queue, or for a key, waits a moment until everything confirmed so far is
+dispatched, so that a client finds the message it has just sent. A pull
 does not wait, because its caller comes again. But after a crash a node still has a part of its log
 to dispatch, and no client may see a queue shorter than it was: so pulls wait for the confirmed part
 of that.
@@ -41,7 +41,7 @@ from tandemlog_server.storage.reads.results import FoundRecords
 
 from ..access.access_refusals import NotKnownError
 from ..access.caller import Caller
-from ..error_status import RequestRefusedError
+from ..error_status import RequestRefusedError, check_count
 from ..pulls.known_queues import KnownQueues
 from ..pulls.pages import OFFSET_PAGES, number_of_page, rows_after
 from ..pulls.pull_service import Parts, PullService
@@ -50,7 +50,7 @@ from ..pulls.read_turns import ReadTurns
 from ..pulls.segment_stream import SegmentStream
 from ..puts.put_pump import PutPump
 from ..puts.put_stream import PutStream
-from .group_service import GroupService, check_count
+from .group_service import GroupService
 
 MAX_LOOKED_UP = 4_096  # records of one query; a quarter of a second
 SEARCHES_A_TURN = 32  # some 20 ms of a thread

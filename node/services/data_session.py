@@ -298,7 +298,7 @@ class DataSession:
             self._set_timer(FRAME_S)
 
     def _set_timer(self, seconds: float) -> None:
-        """For what has to come next."""
+        """How long the next frame, or the rest of this one, may take."""
         self._stop_timer()
         self._timer = asyncio.get_running_loop().call_later(seconds, self._on_timer)
 
@@ -307,7 +307,7 @@ class DataSession:
             self._timer.cancel()
 
     def _on_timer(self) -> None:
-        """It has not come. A client that waits for an answer has nothing to say."""
+        """The next frame has not come. A client that waits for an answer need not send one."""
         waits_for_answer = self._calls and not self._reader.within
         if self._discards or not self._known or not waits_for_answer:
             self.close()
@@ -345,7 +345,7 @@ class DataSession:
             self._begin(message.call, partial(self._pull, message.call, bytes(message.payload)))
 
     def _handle_token(self, message: Frame) -> None:
-        """One that is not valid is refused with the next call, where that can be said."""
+        """A bad token is refused with the next call, which has a status to say so."""
         self._authorization = bytes(message.payload).decode("ascii", "replace")
         if self._keeper is None:
             return

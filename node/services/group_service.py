@@ -20,7 +20,7 @@ from tandemlog_server.storage.errors import StoreError
 from tandemlog_server.storage.message_store import MessageStore
 
 from ..access.caller import Caller
-from ..error_status import RequestRefusedError
+from ..error_status import RequestRefusedError, check_count
 from ..groups.group_coordinator import GroupCoordinator
 from ..groups.offset_promises import OffsetPromises
 from ..pulls.group_activity import GroupActivity
@@ -253,15 +253,3 @@ class _Rows:
             self._offsets.commit(*place, each.queue_offset)
         finally:
             self._promises.changed(self._group)
-
-
-def check_count(field: str, actual: int, limit: int) -> None:
-    """Raises RequestRefusedError for a list in a request that is too long."""
-    if actual > limit:
-        raise RequestRefusedError(
-            common_pb2.INVALID_ARGUMENT,
-            f"{field} may have at most {limit} entries, not {actual}",
-            field=field,
-            limit=limit,
-            actual=actual,
-        )

@@ -1,14 +1,14 @@
-"""What a node says as the master, and that it still was the master when it said it.
+"""Answers that only the master may give: that it still was the master when it gave them.
 
     request ─▶ (before) ─▶ the method reads, changes ─▶ (after) ─▶ answer, with the master's epoch
                   │                                        │
                   └── lease, or a round of the in-sync set ┴──▶ not sure: NOT_IN_SYNC, ask again
 
 A master that was deposed and has not heard of it has old tables: "there is no such topic", "this
-producer is not known", "the committed offset is 1". A caller acts on that for ever, so it is said
-only by a node that led at a moment after the request came (NodeRole.leads), and with the epoch of
-that term. The check comes after the reading: what was read before is then true at that moment. A
-change is checked before too, so that a deposed master changes nothing.
+producer is not known", "the committed offset is 1". A caller acts on that for ever, so only a node
+that led at a moment after the request came may answer so (NodeRole.leads), and with the epoch of
+that term. The check comes after the reading: what was read before was true at that moment. A change
+is checked before too, so that a deposed master changes nothing.
 
 One table says for each method what it speaks of. A method without a row is not served, so that a
 new one cannot be forgotten.
@@ -100,8 +100,7 @@ def speaks(service: str, method: str) -> Speaks:
 
 
 class Leadership:
-    """See the module. Without a `current` role nothing is asked: for a door before which no cluster
-    is."""
+    """See the module. Without a `current` role nothing is checked: for a door without a cluster."""
 
     def __init__(self, current: CurrentRole | None = None) -> None:
         self._current = current

@@ -2,10 +2,10 @@
 
 A method without a row is not served: the server refuses to start with it, so a new one cannot be
 forgotten. A rule checks the topics and groups that a request names, before the method looks whether
-they exist: who may not see a topic cannot tell by an error that there is one.
+they exist: a caller that may not see a topic cannot tell by an error that there is one.
 
-Bytes of the log have records of any topic: who asks for those by their position needs the right to
-read every topic. Lists show what the caller may see, so their methods ask the caller itself.
+Bytes of the log have records of any topic: to read them by their position needs the right to read
+every topic. Lists show only what the caller may see, so their methods ask the caller themselves.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -53,7 +53,7 @@ class StrangerInterceptor(aio.ServerInterceptor):
         try:
             self._keeper.check_token(authorization_of(details.invocation_metadata))
         except NotKnownError as error:
-            # of a method that is none, no name that a stranger chose goes to the log
+            # the name of an unknown method is a stranger's choice, and stays out of the log
             name = path.rpartition("/")[2] if rule is not None else "(no such method)"
             return self._refusing(name, str(error))
         return await continuation(details)

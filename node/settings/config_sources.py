@@ -4,8 +4,8 @@
                    TANDEMLOG_STORE={"flush":…}   JSON of a section that it is in
                    TANDEMLOG_STORE__FLUSH__X     something below it
 
-An error names the source that has to be changed: a reader who is sent to a correct file does not
-think of a variable that a service manager set.
+An error names the source that has to be changed: an operator who is sent to a correct file would
+not think of a variable that a service manager set.
 """
 
 import json

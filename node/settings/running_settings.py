@@ -17,6 +17,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -157,10 +158,7 @@ def _is_live(location: Location) -> bool:
 
 
 def _value(config: NodeConfig, location: Location) -> object:
-    value: Any = config
-    for name in location:
-        value = getattr(value, name)
-    return value
+    return reduce(getattr, location, config)
 
 
 def _field(location: Location) -> FieldInfo:

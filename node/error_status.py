@@ -154,40 +154,6 @@ def is_of_the_store(problem: Exception, code: int) -> bool:
     return code in FOR_EVER or (isinstance(problem, BatchRefusedError) and problem.of_the_store)
 
 
-OF_THE_REQUEST = frozenset(
-    {
-        common_pb2.INVALID_TOPIC_NAME,
-        common_pb2.INVALID_ARGUMENT,
-        common_pb2.MESSAGE_TOO_LARGE,
-        common_pb2.PROPERTIES_TOO_LARGE,
-        common_pb2.BAD_RECORD,
-        common_pb2.BATCH_TOO_LARGE,
-        common_pb2.OFFSET_OUT_OF_RANGE,
-        common_pb2.CHANGE_REFUSED,
-        common_pb2.UNAUTHENTICATED,
-        common_pb2.PERMISSION_DENIED,
-        common_pb2.INTERNAL,
-    }
-)
-"""What is wrong with the request or its caller, with this node's own files, or with a change of the
-cluster, which its coordinator has refused: true under any master."""
-
-PASSING = frozenset(
-    {
-        common_pb2.NOT_MASTER,
-        common_pb2.STORE_READ_ONLY,
-        common_pb2.DISK_FULL,
-        common_pb2.BUSY,
-        common_pb2.NOT_IN_SYNC,
-        common_pb2.OUTCOME_UNKNOWN,
-        common_pb2.SHUTTING_DOWN,
-        common_pb2.UNREADABLE,
-        common_pb2.COORDINATOR_UNAVAILABLE,
-    }
-)
-"""What a caller asks again, here or elsewhere."""
-
-
 def not_sure() -> RequestRefusedError:
     """Of a master that cannot know now whether another one has been elected."""
     return RequestRefusedError(

@@ -30,12 +30,9 @@ class Protection:
     clients: frozenset[str] = frozenset()
     _known: dict[bytes, tuple[str, str]] = field(default_factory=dict)
 
-    def fault_of(self, context: Any) -> str:
-        """Why the caller of a call is not let in; empty if it is."""
-        return self.seen(context)[0]
-
     def seen(self, context: Any) -> tuple[str, str]:
-        """The same, and what the caller's certificate names; empty where none is required."""
+        """Why a caller is not let in, empty if it is; and what its certificate names, empty where
+        none is required."""
         if not self.required:
             return "", ""
         shown = context.auth_context().get("x509_pem_cert", ())
@@ -44,21 +41,17 @@ class Protection:
         if shown[0] not in self._known:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
-            self._known[shown[0]] = _seen_in(shown[0], self.clients)
+            self._known[shown[0]] = seen_in(shown[0], self.clients)
         return self._known[shown[0]]
 
 
-def _seen_in(certificate: bytes, clients: frozenset[str]) -> tuple[str, str]:
+def seen_in(certificate: bytes, clients: frozenset[str]) -> tuple[str, str]:
+    """Why the owner of a certificate (PEM) is not let in, empty if it is; and its names."""
     try:
         names = names_in_pem(certificate)
     except ValueError:
         return "coordinator: the certificate cannot be read", ""
     return _fault_in(names, clients), str(names)
-
-
-def fault_in(certificate: bytes, clients: frozenset[str]) -> str:
-    """Why the owner of a certificate (PEM) is not let in; empty if it is."""
-    return _seen_in(certificate, clients)[0]
 
 
 def _fault_in(names: CertificateNames, clients: frozenset[str]) -> str:

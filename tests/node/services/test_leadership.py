@@ -9,8 +9,6 @@ import pytest
 from tandemlog.v1 import admin_pb2, broker_pb2, common_pb2, replication_pb2
 from tandemlog_server.node.error_status import (
     FOR_EVER,
-    OF_THE_REQUEST,
-    PASSING,
     RequestRefusedError,
     not_sure,
 )
@@ -28,6 +26,39 @@ from tandemlog_server.node.services.leadership import (
     speaks,
 )
 from tandemlog_server.node.services.permissions import RULES, NoRuleError
+
+OF_THE_REQUEST = frozenset(
+    {
+        common_pb2.INVALID_TOPIC_NAME,
+        common_pb2.INVALID_ARGUMENT,
+        common_pb2.MESSAGE_TOO_LARGE,
+        common_pb2.PROPERTIES_TOO_LARGE,
+        common_pb2.BAD_RECORD,
+        common_pb2.BATCH_TOO_LARGE,
+        common_pb2.OFFSET_OUT_OF_RANGE,
+        common_pb2.CHANGE_REFUSED,
+        common_pb2.UNAUTHENTICATED,
+        common_pb2.PERMISSION_DENIED,
+        common_pb2.INTERNAL,
+    }
+)
+"""What is wrong with the request or its caller, with this node's own files, or with a change of the
+cluster, which its coordinator has refused: true under any master."""
+
+PASSING = frozenset(
+    {
+        common_pb2.NOT_MASTER,
+        common_pb2.STORE_READ_ONLY,
+        common_pb2.DISK_FULL,
+        common_pb2.BUSY,
+        common_pb2.NOT_IN_SYNC,
+        common_pb2.OUTCOME_UNKNOWN,
+        common_pb2.SHUTTING_DOWN,
+        common_pb2.UNREADABLE,
+        common_pb2.COORDINATOR_UNAVAILABLE,
+    }
+)
+"""What a caller asks again, here or elsewhere."""
 
 FILES = (broker_pb2.DESCRIPTOR, admin_pb2.DESCRIPTOR, replication_pb2.DESCRIPTOR)
 METHODS = {

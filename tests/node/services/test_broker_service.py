@@ -19,8 +19,8 @@ from tandemlog.errors import (
     UnknownTopicError,
 )
 from tandemlog.message import Message
-from tandemlog.produce.options import ProducerOptions
 from tandemlog.produce.producer import AsyncProducer
+from tandemlog.produce.producer_options import ProducerOptions
 from tandemlog.v1 import admin_pb2, broker_pb2, common_pb2
 from tandemlog_server.node.node import Node
 from tandemlog_server.node.pulls import pages

@@ -6,7 +6,7 @@
 
 An answer waits for everything that was added before it, whether its request changed something or
 only read: so no client hears of a change that a power cut could take back. A failed commit is the
-end: nobody knows what the disk holds, so nothing is answered any more and the process stops.
+end: what the disk holds is unknown, so nothing is answered any more and the process stops.
 """
 
 import asyncio

@@ -6,7 +6,7 @@
 
 Each request is applied at once and whole, so one after the other is one linearizable store. The
 caller makes the changes durable before it sends the answer; answers to reads wait in the same way
-for what they saw (journal.py). If that fails the process ends, and nobody has heard of a change
+for what they saw (journal.py). If that fails the process ends, and no client has heard of a change
 that is not on the disk.
 
 The time comes with every request: a lease whose time is over ends before the request is checked.

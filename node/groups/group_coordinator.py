@@ -237,7 +237,7 @@ class GroupCoordinator:
             self.wake_group(group)
 
     async def _assign(self, group: ConsumerGroup) -> bool:
-        """Assign the queues anew if the target is out of date; whether that was so. One at a time
+        """Assign the queues again if the target is out of date; whether that was so. One at a time
         for a group: what changes meanwhile is in the next target."""
         if group in self._assigning:
             return False

@@ -5,9 +5,10 @@ Those that need more than one process run in lanes side by side.
 
 import json
 import os
+import re
 import signal
 import tempfile
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,23 @@ os.environ.update(borrowed_disk.ENVIRONMENT)
 # A shell starts what runs in the background with SIGINT ignored, and every program started from
 # there inherits that: one that a test interrupts would not notice.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@cache
+def groups_asked_for(expression: str) -> frozenset[str]:
+    """The markers of which a test must have one to be chosen by `-m`; empty where it needs none."""
+    asked = frozenset(re.findall(r"\w+", re.sub(r"\band +not +\w+", "", expression)))
+    return frozenset() if "not" in asked else asked - {"and", "or"}
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Modules without the markers that are asked for are not even imported: to collect every test
+    takes longer than most groups."""
+    groups = groups_asked_for(config.getoption("markexpr"))
+    if not groups or collection_path.suffix != ".py":
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    return not groups & set(re.findall(r"\bmark\.(\w+)", text)) or None
 
 
 LANES = ("elections", "live", "session", "brokers", "machine", "programs")

@@ -70,7 +70,7 @@ def environment() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def bin_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bin_folder(tmp_path_factory: pytest.TempPathFactory, wheel_path: Path) -> Path:
     """The programs of a virtual environment with the package on the lowest versions."""
     folder = tmp_path_factory.mktemp("lowest")
     python = folder / "venv" / "bin" / "python"
@@ -80,7 +80,7 @@ def bin_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         needs.cannot_run("no package index can be reached")
     run(sys.executable, "-m", "venv", "--without-pip", folder / "venv")
     wheels = ("--no-compile", "--only-binary=:all:")
-    run(*pip, "--python", python, "install", *wheels, *pins(), ROOT)
+    run(*pip, "--python", python, "install", *wheels, *pins(), wheel_path)
     return python.parent
 
 

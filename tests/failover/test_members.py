@@ -23,7 +23,7 @@ from helpers.machine_speed import slowness
 from helpers.running import ROOT, wait_until
 from tandemlog import Admin, Message, Producer, TandemlogError
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.lane("elections")]
 
 GROUP, TOPIC, QUEUES, MEMBERS = "work", "jobs", 16, 8
 SEED = 36

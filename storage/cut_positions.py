@@ -17,7 +17,7 @@ from tandemlog.format.columns.dispatch import unit_columns
 from tandemlog.format.files.log_history import NO_CUT
 
 from .errors import StoreBusyError
-from .queues.unit_queues import queues_of
+from .queues.queue_table import register_queues
 from .store_parts import StoreParts
 
 MAX_TAIL_BYTES: Final = 64 << 20
@@ -79,7 +79,7 @@ def _tail_ends(parts: StoreParts, start: int, end: int) -> dict[int, int]:
         if batch.end == start:
             break
         found = unit_columns(batch.columns)
-        dense = queues_of(parts.queue_table, found)
+        dense = register_queues(parts.queue_table, found)
         for each in np.unique(dense).tolist():
             last = int(found.queue_offset[dense == each].max()) + 1
             ends[each] = max(ends.get(each, 0), last)

@@ -41,23 +41,21 @@ from .errors import (
     StoreError,
     StoreReadOnlyError,
 )
-from .housekeeping import RETENTION, housekeeping, save_offsets
+from .housekeeping import RETENTION, StoreKeeper, housekeeping, save_offsets
 from .log.flush import FlushService
 from .log.log_scanner import Damage
 from .log.raw_intake import RawIntake, damage_end
 from .metadata.topics import TopicConfig
 from .progress import Progress
-from .puts.pacing import ReputPacing
-from .puts.put_path import AppendResult, PutPath
+from .puts.put_path import AppendResult, PutPath, ReputPacing
 from .puts.targets import PutTargets
-from .recovery.cut_copy import save_copy
 from .recovery.last_stop import FailureNote
 from .recovery.opening import Opened, open_store
 from .recovery.prologue import needs_prologue, prologue, take_prologue
-from .recovery.set_aside import drop_set_aside
-from .recovery.truncation import cut_store, set_aside, take_over_log_end
+from .recovery.promotion import take_over_log_end
+from .recovery.set_aside import drop_set_aside, set_aside
+from .recovery.truncation import save_copy, truncate_store
 from .retention.cleaner import Cleaner
-from .store_keeper import StoreKeeper
 from .store_parts import close_parts
 from .topic_changes import create_topic
 
@@ -414,7 +412,7 @@ class MessageStore:
             self._require_open()
             if offset < (confirmed := self.confirmed.value):
                 logger.error("truncating confirmed bytes: offset=%d end=%d", offset, confirmed)
-            cut_store(self._parts, self._persistence, offset)
+            truncate_store(self._parts, self._persistence, offset)
             self._last_stop.start_over()
 
     def reset(self, offset: int) -> None:

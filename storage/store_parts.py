@@ -11,8 +11,7 @@ from tandemlog.format.files.queue_unit import DelayLevels
 from .clock import SteadyClock
 from .config import StoreConfig
 from .disk.file_system import FileSystem
-from .dispatch.mending_source import MendingSource
-from .dispatch.record_witness import RecordWitness
+from .dispatch.mending_source import MendingSource, RecordWitness
 from .dispatch.reput import Dispatchers, ReputService
 from .errors import StoreError
 from .index.index_service import IndexService

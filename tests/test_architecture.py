@@ -61,7 +61,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
             "traffic",
         ),
         ("stats",),
-        ("disk_errors", "positions", "store_keeper"),
+        ("disk_errors", "positions"),
         ("disk",),
         ("index", "log", "metadata", "producers", "queues"),
         ("state_files",),

@@ -25,6 +25,7 @@ from tandemlog.format.files.names import names_a_folder, offset_file_name
 from tandemlog.format.files.queue_unit import DEFAULT_LEVELS, DelayLevels
 
 from ..errors import CorruptStoreError
+from ..producers.producer_table import ProducerTable
 from ..queues.queue_table import MAX_QUEUE_ID
 
 BATCH_BYTES = 4 << 20
@@ -226,3 +227,29 @@ class DispatchSource:
             "dispatched. Let recovery cut the log there, or copy the log again from "
             "another node",
         )
+
+
+def feed_producers(table: ProducerTable, batch: DispatchBatch) -> list[str]:
+    """Feed a batch to the producer table; returns what `ProducerTable.take` does.
+
+    A record that damage has left out counts if only its head is damaged and the rest still
+    identifies it. Without it a request of six records with a damaged third would never be complete:
+    a retry would store its last record once more, and the producer's next request would be refused.
+    """
+    lost = batch.lost
+    if lost is not None:
+        table.take(
+            np.array([batch.start], np.int64),
+            np.array([batch.end - batch.start], np.int64),
+            np.array([lost.store_timestamp], np.int64),
+            [(0, lost.mark)] if lost.mark else [],
+            batch.end,
+        )
+    columns = batch.columns
+    return table.take(
+        columns.physical_offset,
+        columns.size,
+        columns.store_timestamp,
+        columns.producer_marks,
+        batch.end,
+    )

@@ -10,21 +10,25 @@ its records, as soon as a later record or what is left of the damaged one tells 
 import logging
 from collections.abc import Callable, Iterable
 
+from tandemlog.format.columns.dispatch import unit_columns
+from tandemlog.format.constants import CLUSTER, PRODUCER_MARK
+from tandemlog.format.errors import FormatError
+from tandemlog.format.files.epochs import EpochTable
 from tandemlog.format.files.names import names_a_folder, offset_file_name
 from tandemlog.format.files.queue_unit import DelayLevels
+from tandemlog.format.record.producer_mark import mark_in
+from tandemlog.format.record.record import Record, decode_record
 
-from ..errors import CorruptStoreError
+from ..errors import CorruptStoreError, StoreError
 from ..log.commit_log import CommitLog
-from ..log.log_scanner import (
-    MAX_TAIL,
-    Damage,
+from ..log.log_scanner import MAX_TAIL, Damage
+from ..log.record_search import (
     next_record,
     whole_but_for_a_length,
     whole_but_for_body,
     whole_but_for_head,
 )
-from .dispatch_source import BATCH_BYTES, DispatchBatch, DispatchSource, LostRecord
-from .producer_feed import mark_bytes
+from .dispatch_source import BATCH_BYTES, DispatchBatch, DispatchSource, LogPort, LostRecord
 
 logger = logging.getLogger(__name__)
 
@@ -140,7 +144,7 @@ class MendingSource(DispatchSource):
             record.queue_id,
             record.queue_offset,
             record.store_timestamp,
-            mark_bytes(record),
+            _mark_bytes(record),
         )
 
     def _lies_about_size(self, start: int, limit: int) -> bool:
@@ -174,3 +178,55 @@ class MendingSource(DispatchSource):
             logger.error("damaged bytes of the log are skipped: %s", damage)
             self.passed[start] = damage
         return following
+
+
+class RecordWitness:
+    """What single records of the log say, for a queue that does not agree with the log
+    (`queue_mender.Records`).
+
+    A broker counts a queue from 0 again if its files are gone, as after its topic was deleted; a
+    master of ours never does. The place of a record tells who wrote it: before the first epoch of
+    the log (0 stands for what there was before) a broker did. Behind that either may have: a relay
+    has epochs and takes a broker's bytes, and a broker may have continued with a store of ours.
+    There one flipped bit in a number must not begin a queue again, so two records in a row have to
+    tell it, or one with the property `CLUSTER`, which brokers write into every message that was
+    sent alone; and none with the mark of our producers.
+    """
+
+    def __init__(self, log: LogPort, epochs: Callable[[], EpochTable]) -> None:
+        self._log = log
+        self._source = DispatchSource(log, index=False)
+        self._epochs = epochs
+
+    def holds(self, topic: str, queue_id: int, queue_offset: int, unit: tuple[int, int]) -> bool:
+        log_offset, size = unit
+        try:
+            found = unit_columns(self._source.batch(log_offset, log_offset + size, size).columns)
+        except (StoreError, FormatError):
+            return False
+        rows = zip(
+            found.topic_index.tolist(), found.queue_id.tolist(), found.queue_offset.tolist(),
+            strict=True,
+        )  # fmt: skip
+        return (topic, queue_id, queue_offset) in [(found.topics[t], q, n) for t, q, n in rows]
+
+    def may_begin_again(self, log_offset: int, size: int, *, alone: bool) -> bool:
+        ours = next((each for each in self._epochs().entries if each.epoch), None)
+        if ours is None or log_offset < ours.start_offset:
+            return True
+        try:
+            record = decode_record(self._log.read(log_offset, size), physical_offset=log_offset)
+        except (StoreError, FormatError):
+            return False
+        if PRODUCER_MARK in record.properties:
+            return False
+        return not alone or CLUSTER in record.properties
+
+
+def _mark_bytes(record: Record) -> bytes:
+    """The mark as stored; empty for none."""
+    try:
+        mark = mark_in(record.properties_raw)
+    except FormatError:
+        return b""
+    return mark.encode().encode() if mark is not None else b""

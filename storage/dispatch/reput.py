@@ -45,11 +45,9 @@ from ..listeners import Listeners
 from ..positions import Position
 from ..producers.producer_table import ProducerTable
 from ..queues.consume_queue_store import ConsumeQueueStore
-from ..queues.queue_table import QueueTable
-from ..queues.unit_queues import queue_of, queues_of
+from ..queues.queue_table import QueueTable, register_queue, register_queues
 from ..state_files.time_steps import TimeSteps
-from .dispatch_source import BATCH_BYTES, DispatchBatch, DispatchSource
-from .producer_feed import feed
+from .dispatch_source import BATCH_BYTES, DispatchBatch, DispatchSource, feed_producers
 
 logger = logging.getLogger(__name__)
 
@@ -335,7 +333,7 @@ class ReputService:
             return 1 if queues.damaged else 0
         batch = self._source.batch(start, queues.next_offset, self._batch_bytes, index=False)
         found = unit_columns(batch.columns)
-        dense = queues_of(self._to.table, found)
+        dense = register_queues(self._to.table, found)
         mine = np.isin(dense, list(rebuild.queues))
         queues.rebuild_put(rebuild.queues, dense[mine], found.queue_offset[mine], found.units[mine])
         rebuild.position = batch.end
@@ -345,14 +343,14 @@ class ReputService:
         found, lost = unit_columns(batch.columns), batch.lost
         if lost is not None:
             self._to.queues.keep_number(
-                queue_of(self._to.table, lost.topic, lost.queue_id), lost.queue_offset
+                register_queue(self._to.table, lost.topic, lost.queue_id), lost.queue_offset
             )
         return self._to.queues.put(
-            queues_of(self._to.table, found), found.queue_offset, found.units, batch.end
+            register_queues(self._to.table, found), found.queue_offset, found.units, batch.end
         )
 
     def _put_producers(self, batch: DispatchBatch) -> None:
-        faults = feed(self._to.producers, batch)
+        faults = feed_producers(self._to.producers, batch)
         for fault in faults:
             logger.warning("producer mark ignored: %s", fault)
 

@@ -19,7 +19,7 @@ from tandemlog.format.record.record import Record, decode_record
 from ..disk.file_system import FileSystem
 from ..disk.mapped_file_queue import MappedFileQueue
 from ..errors import StoreLayoutError
-from ..log.log_scanner import record_view
+from ..log.record_search import record_view
 from ..store_paths import StorePaths
 
 

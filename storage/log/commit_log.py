@@ -50,14 +50,13 @@ from ..errors import (
 )
 from ..stats import LatencyHistogram
 from ..store_paths import StorePaths
-from .append_assign import assign_offsets
-from .append_plan import AppendPlan, plan_append, plan_raw
+from .append_plan import AppendPlan, assign_offsets, plan_append, plan_raw
 from .batch_check import CheckedBatch, check_batch
 from .crc_room import with_room
 from .log_reader import LogReader
-from .log_scanner import next_record
 from .recent_starts import RecentStarts
 from .record_check import RecordLimits
+from .record_search import next_record
 from .stages import LogStages
 
 logger = logging.getLogger(__name__)
@@ -359,6 +358,10 @@ class CommitLog:
     def flush(self) -> int:
         """Make everything appended so far durable; see LogStages.flush."""
         return self._stages.flush()
+
+    def require_writable(self) -> None:
+        """Raises the failure after which no write is taken."""
+        self._stages.require_writable()
 
     def fail(self, failure: StoreError) -> StoreError:
         """No write is taken from now on; returns the first failure."""

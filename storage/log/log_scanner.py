@@ -15,7 +15,7 @@ is the end (a replica gets the log in pieces), unless its bytes are a whole reco
 head.
 
 All callers that look for the end of a log use this one decision: recovery (analysis.py), and a
-slave that becomes master (truncation.py).
+slave that becomes master (promotion.py).
 """
 
 from collections.abc import Iterator
@@ -27,36 +27,23 @@ from numpy.typing import NDArray
 
 from tandemlog.format.columns.faults import walk_strict
 from tandemlog.format.columns.headers import HeaderColumns
-from tandemlog.format.columns.record_starts import MAGICS, magic_positions
 from tandemlog.format.columns.walk import StopReason, WalkResult
 from tandemlog.format.constants import (
-    BODY_LENGTH_OFFSET,
-    BORN_TIMESTAMP_OFFSET,
     FIXED_SIZE,
-    IPV6_EXTRA,
-    MAGIC_BLANK,
-    MAGIC_OFFSET,
     MAGIC_V1,
     MAGIC_V2,
-    MIN_RECORD_SIZE,
-    PAGE,
     PHYSICAL_OFFSET_OFFSET,
     SIZE_AND_MAGIC,
-    SYS_FLAG_OFFSET,
 )
-from tandemlog.format.errors import CorruptRecordError
-from tandemlog.format.record.record import Record, decode_record
-from tandemlog.format.record.sys_flag import BORN_HOST_IPV6, STORE_HOST_IPV6
 
 from ..disk.mapped_file import MappedFile
 from ..disk.mapped_file_queue import MappedFileQueue
+from .record_search import next_record, whole_but_for_head
 
 RECORDS_A_STEP = 1 << 14
 SCAN_STEP = 8 << 20
-SEARCH_STEP = 1 << 20
 MAX_TAIL = 64 << 20
 _I64 = Struct(">q")
-_BLANK_MAGIC = MAGIC_BLANK.to_bytes(4, "big")
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,113 +218,3 @@ def _begins_record(tail: bytes, left: int, offset: int) -> bool:
     size, magic = SIZE_AND_MAGIC.unpack_from(tail)
     (said,) = _I64.unpack_from(tail, PHYSICAL_OFFSET_OFFSET)
     return magic in (MAGIC_V1, MAGIC_V2) and said == offset and size > left
-
-
-def whole_but_for_head(data: bytes, offset: int) -> Record | None:
-    """The record that `data`, at log `offset`, is if its size, magic or physical offset alone are
-    damaged; None if more is."""
-    data = _without_blank(data)
-    if len(data) < MIN_RECORD_SIZE:
-        return None
-    said = _I64.pack(offset)
-    for magic in MAGICS:
-        mended = bytearray(data)
-        mended[: MAGIC_OFFSET + len(magic)] = len(data).to_bytes(4, "big") + magic
-        mended[PHYSICAL_OFFSET_OFFSET : PHYSICAL_OFFSET_OFFSET + len(said)] = said
-        try:
-            return decode_record(bytes(mended), physical_offset=offset)
-        except CorruptRecordError:
-            continue
-    return None
-
-
-def whole_but_for_body(data: bytes, offset: int) -> Record | None:
-    """The record that `data`, at log `offset`, is if its body or a CRC alone is damaged: nothing
-    vouches for what it says; None if more is."""
-    data = _without_blank(data)
-    try:
-        record = decode_record(data, physical_offset=offset, check_crc=False)
-    except CorruptRecordError:
-        return None
-    return record if record.size == len(data) else None
-
-
-def whole_but_for_a_length(data: bytes, offset: int) -> Record | None:
-    """The record that `data`, at log `offset`, is if one bit of a length inside it is turned, or of
-    the flags that tell how long its hosts are; None where more is."""
-    data = _without_blank(data)
-    if len(data) < MIN_RECORD_SIZE or int.from_bytes(data[:MAGIC_OFFSET]) != len(data):
-        return None
-    mended = bytearray(data)
-    for place, bit in _bits_of_lengths(data):
-        mended[place] ^= bit
-        try:
-            return decode_record(mended, physical_offset=offset)
-        except CorruptRecordError:
-            mended[place] ^= bit
-    return None
-
-
-def _bits_of_lengths(data: bytes) -> Iterator[tuple[int, int]]:
-    """(byte, mask) of each bit that says where a part of the record in `data` ends, by what the
-    lengths before it say; those outside `data` left out."""
-    flags = int.from_bytes(data[SYS_FLAG_OFFSET:BORN_TIMESTAMP_OFFSET])
-    wide = [bit for bit in (BORN_HOST_IPV6, STORE_HOST_IPV6) if flags & bit]
-    width = 1 if data[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGICS[0])] == MAGICS[0] else 2
-    body = BODY_LENGTH_OFFSET + IPV6_EXTRA * len(wide)
-    topic = body + 4 + int.from_bytes(data[body : body + 4])
-    properties = topic + width + int.from_bytes(data[topic : topic + width])
-    for begin, size in ((body, 4), (topic, width), (properties, 2)):
-        for place in range(begin, min(begin + size, len(data))):
-            yield from ((place, 1 << bit) for bit in range(8))
-    yield from ((BORN_TIMESTAMP_OFFSET - 1, bit) for bit in (BORN_HOST_IPV6, STORE_HOST_IPV6))
-
-
-def _without_blank(data: bytes) -> bytes:
-    """`data` up to the BLANK that it ends with: damage in the last record of a file is followed
-    by the next file's first record only."""
-    place = data.rfind(_BLANK_MAGIC)
-    begin = place - MAGIC_OFFSET
-    if begin > 0 and int.from_bytes(data[begin:place], "big") == len(data) - begin:
-        return data[:begin]
-    return data
-
-
-def next_record(mapped: MappedFileQueue, offset: int, below: int) -> int | None:
-    """Where the first whole record behind `offset` starts; None if none does below `below`.
-    Raises UnreadableError."""
-    for file in mapped.files:
-        if file.end > offset and file.base < below:
-            found = find_record(file, max(offset + 1 - file.base, 0), file.size)
-            if found is not None:
-                return found if found < below else None
-    return None
-
-
-def find_record(file: MappedFile, start: int, stop: int) -> int | None:
-    """The log offset of the first whole record in bytes start .. stop of a file; None if they have
-    none. The record must say that it lies there, so stale and stray bytes are skipped. Raises
-    UnreadableError."""
-    overlap = MAGIC_OFFSET + len(MAGICS[0])
-    for begin in range(start, stop - MIN_RECORD_SIZE, SEARCH_STEP):
-        piece = bytes(file.view(begin, min(SEARCH_STEP + overlap - 1, stop - begin)))
-        for position in magic_positions(piece):
-            if position < SEARCH_STEP and _is_record(file, begin + position, stop):
-                return file.base + begin + position
-    return None
-
-
-def record_view(file: MappedFile, position: int, stop: int | None = None) -> memoryview:
-    """The record at `position` of a file, by the size that it says, or what there is up to `stop`
-    (default: the file's end) where that is none. Raises UnreadableError."""
-    left = (file.size if stop is None else stop) - position
-    size = int.from_bytes(file.view(position, min(4, left)))
-    return file.view(position, size if MIN_RECORD_SIZE <= size <= left else min(left, PAGE))
-
-
-def _is_record(file: MappedFile, position: int, stop: int) -> bool:
-    try:
-        decode_record(record_view(file, position, stop), physical_offset=file.base + position)
-    except CorruptRecordError:
-        return False
-    return True

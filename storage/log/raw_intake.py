@@ -32,7 +32,7 @@ from tandemlog.format.record.record import decode_record
 from ..disk.file_system import Buffer
 from ..errors import DamagedChunkError
 from .commit_log import CommitLog
-from .log_scanner import next_record
+from .record_search import next_record
 
 logger = logging.getLogger(__name__)
 

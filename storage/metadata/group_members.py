@@ -6,35 +6,15 @@ RocketMQ keeps who consumes in memory, and ignores this file. What a row means i
 groups; here it is durable, and travels to the slaves as the other tables do.
 """
 
-import threading
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
-from ..disk.file_system import FileSystem
-from .json_file import Json, JsonFile, parse, table
+from .json_file import Json, JsonTable, table
 
 _GROUPS = "groups"
 
 
-class GroupMembers:
+class GroupMembers(JsonTable[None]):
     """See the module. Any thread may call."""
-
-    def __init__(self, path: Path, files: FileSystem) -> None:
-        self._file = JsonFile(path, files)
-        self._lock = threading.Lock()
-
-    def load(self) -> None:
-        with self._lock:
-            self._file.load()
-
-    @property
-    def note(self) -> str:
-        """What had to be repaired while loading; empty if nothing was."""
-        return self._file.note
-
-    @property
-    def version(self) -> int:
-        return self._file.version
 
     def rows(self) -> Json:
         """By group."""
@@ -55,14 +35,7 @@ class GroupMembers:
             self._file.replace(document)
             return True
 
-    def to_json(self) -> bytes:
-        """The whole table in the form of its file, for a slave."""
-        with self._lock:
-            return self._file.encoded()
+    def _decode(self, document: Json) -> None:
+        """The document itself is read."""
 
-    def replace_from_json(self, data: bytes) -> None:
-        """Take a master's table in place of the own one, durably; raises FormatError."""
-        document = parse(data)
-        with self._lock:
-            if document != self._file.document:
-                self._file.replace(document)
+    def _publish(self, rows: None) -> None: ...

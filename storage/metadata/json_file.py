@@ -10,8 +10,10 @@ with an empty table would silently lose every topic or consumer offset.
 
 import logging
 import re
+import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from tandemlog.format.errors import FormatError
 from tandemlog.format.files import store_json
@@ -28,6 +30,7 @@ _INTEGER = re.compile("-?[0-9]{1,19}")
 _LONGS = range(-(1 << 63), 1 << 63)
 
 Json = dict[str, object]
+Rows = TypeVar("Rows")
 
 
 class JsonFile:
@@ -125,3 +128,57 @@ def integer(value: object, default: int) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value in _LONGS:
         return value
     return default
+
+
+class JsonTable(Generic[Rows]):
+    """A table that lies in a JsonFile and travels whole to the slaves. Any thread may call."""
+
+    def __init__(self, path: Path, files: FileSystem) -> None:
+        self._file = JsonFile(path, files)
+        self._lock = threading.Lock()
+
+    @property
+    def note(self) -> str:
+        """What had to be repaired while loading; empty if nothing was."""
+        return self._file.note
+
+    @property
+    def version(self) -> int:
+        """Grows with every change."""
+        return self._file.version
+
+    def load(self) -> None:
+        """Raises CorruptStoreError for a file that cannot be read."""
+        with self._lock:
+            self._file.load()
+            try:
+                self._publish(self._decode(self._file.document))
+            except FormatError as error:
+                raise CorruptStoreError(str(self._file.path), 0, str(error)) from error
+
+    def to_json(self) -> bytes:
+        """The whole table in the form of its file, for a slave."""
+        with self._lock:
+            return self._file.encoded()
+
+    def replace_from_json(self, data: bytes) -> None:
+        """Take a master's table in place of the own one, durably; raises FormatError."""
+        document = parse(data)
+        rows = self._decode(document)
+        with self._lock:
+            if document == self._file.document:
+                return
+            self._file.replace(document)
+            self._publish(rows)
+        self._changed()
+
+    def _decode(self, document: Json) -> Rows:
+        """What `_publish` takes; raises FormatError."""
+        raise NotImplementedError
+
+    def _publish(self, rows: Rows) -> None:
+        """Caller holds the lock."""
+        raise NotImplementedError
+
+    def _changed(self) -> None:
+        """After every change, without the lock."""

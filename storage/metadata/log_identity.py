@@ -15,7 +15,6 @@ terms that the log has are known by epoch and start, and the next term has an id
 
 import logging
 import secrets
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from tandemlog.format.files.log_history import MAX_TERMS, LogHistory, LogTerm, i
 from ..disk.file_system import FileSystem
 from ..errors import CorruptStoreError
 from .epoch_file import EpochFile
-from .json_file import JsonFile, parse, table
+from .json_file import Json, JsonTable, table
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +37,7 @@ def random_id() -> int:
     return secrets.randbits(64) or 1
 
 
-class LogIdentity:
+class LogIdentity(JsonTable[None]):
     """See the module. Any thread may call."""
 
     def __init__(
@@ -48,33 +47,26 @@ class LogIdentity:
         epochs: EpochFile,
         new_id: Callable[[], int] = random_id,
     ) -> None:
-        self._file = JsonFile(path, files)
+        super().__init__(path, files)
         self._epochs = epochs
         self._fault = ""
         self._new_id = new_id
-        self._lock = threading.Lock()
         self._log_id = 0
         self._ids: dict[EpochEntry, int] = {}
         self._known: tuple[EpochTable | None, LogHistory] = (None, LogHistory())
 
     def load(self) -> None:
         """A file that cannot be read is as good as none."""
-        with self._lock:
-            try:
-                self._file.load()
-            except CorruptStoreError as error:
-                self._fault = f"{error}; it was taken for empty"
-                logger.warning("%s", self._fault)
-            self._take()
+        try:
+            super().load()
+        except CorruptStoreError as error:
+            self._fault = f"{error}; it was taken for empty"
+            logger.warning("%s", self._fault)
 
     @property
     def note(self) -> str:
         """What had to be repaired while loading; empty if nothing was."""
         return self._fault or self._file.note
-
-    @property
-    def version(self) -> int:
-        return self._file.version
 
     @property
     def newest(self) -> tuple[int, int]:
@@ -117,19 +109,6 @@ class LogIdentity:
         with self._lock:
             self._replace(self._new_id(), {}, now_ms)
 
-    def to_json(self) -> bytes:
-        """The whole table in the form of its file, for a slave."""
-        with self._lock:
-            return self._file.encoded()
-
-    def replace_from_json(self, data: bytes) -> None:
-        """Take a master's table in place of the own one, durably; raises FormatError."""
-        document = parse(data)
-        with self._lock:
-            if document != self._file.document:
-                self._file.replace(document)
-                self._take()
-
     def _replace(self, log_id: int, ids: dict[EpochEntry, int], now_ms: int) -> None:
         document = self._file.with_next_version(now_ms)
         document[_LOG_ID] = id_text(log_id)
@@ -137,9 +116,12 @@ class LogIdentity:
             f"{each.epoch}-{each.start_offset}": id_text(term_id) for each, term_id in ids.items()
         }
         self._file.replace(document)
-        self._take()
+        self._publish(None)
 
-    def _take(self) -> None:
+    def _decode(self, document: Json) -> None:
+        """The document itself is read."""
+
+    def _publish(self, rows: None) -> None:
         """What cannot be read is not known: nothing but a comparison becomes weaker."""
         document = self._file.document
         self._log_id = _id(document.get(_LOG_ID))

@@ -10,7 +10,6 @@ Tables are replaced, never changed in place: a reader takes one and needs no loc
 changes them and each change raises `version`; a slave takes the master's whole table.
 """
 
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,9 +25,9 @@ from tandemlog.format.constants import (
 from tandemlog.format.errors import FormatError
 
 from ..disk.file_system import FileSystem
-from ..errors import CorruptStoreError, StoreError
+from ..errors import StoreError
 from ..listeners import Listeners
-from .json_file import Json, JsonFile, integer, parse, table
+from .json_file import Json, JsonTable, integer, table
 
 MAX_QUEUES = 1 << 16
 
@@ -144,35 +143,18 @@ def _check_attributes(attributes: Mapping[str, str]) -> None:
             )
 
 
-class TopicTable:
+class TopicTable(JsonTable[dict[str, TopicConfig]]):
     """The store's topics. `table` is replaced by every change; one lock guards the changing."""
 
     def __init__(
         self, path: Path, files: FileSystem, *, max_topics: int = 100_000, max_queues: int = 1 << 22
     ) -> None:
-        self._file = JsonFile(path, files)
+        super().__init__(path, files)
         self._max_topics = max_topics
         self._max_queues = max_queues
-        self._lock = threading.Lock()
         self.table: Mapping[str, TopicConfig] = {}
         self._batch: tuple[Mapping[str, TopicConfig], frozenset[str]] = self.table, frozenset()
         self._listeners: Listeners[[]] = Listeners()
-
-    def load(self) -> None:
-        with self._lock:
-            self._file.load()
-            try:
-                self.table = _decode_topics(self._file.document)
-            except FormatError as error:
-                raise CorruptStoreError(str(self._file.path), 0, str(error)) from error
-
-    @property
-    def note(self) -> str:
-        return self._file.note
-
-    @property
-    def version(self) -> int:
-        return self._file.version
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener()` after every change, in the thread that made it. Returns the function
@@ -221,7 +203,7 @@ class TopicTable:
                 topic = replace(topic, members=held.members)
             self._check_room(topic, held)
             self._change({**self.table, topic.name: topic}, now_ms)
-        self._tell()
+        self._changed()
         return topic
 
     def delete(self, name: str, now_ms: int) -> TopicConfig:
@@ -232,30 +214,14 @@ class TopicTable:
             if held is None:
                 raise MetadataError("UNKNOWN_TOPIC", "name", f"there is no topic {name!r}")
             self._change({key: each for key, each in self.table.items() if key != name}, now_ms)
-        self._tell()
+        self._changed()
         return held
-
-    def to_json(self) -> bytes:
-        """The whole table in the form of its file, for a slave."""
-        with self._lock:
-            return self._file.encoded()
-
-    def replace_from_json(self, data: bytes) -> None:
-        """Take a master's table in place of the own one, durably; raises FormatError."""
-        document = parse(data)
-        decoded = _decode_topics(document)
-        with self._lock:
-            if document == self._file.document:
-                return
-            self._file.replace(document)
-            self.table = decoded
-        self._tell()
 
     def restore(self, topics: Iterable[TopicConfig], now_ms: int) -> None:
         """Add topics that the table has lost; durable on return."""
         with self._lock:
             self._change({**{each.name: each for each in topics}, **self.table}, now_ms)
-        self._tell()
+        self._changed()
 
     def _check_room(self, topic: TopicConfig, held: TopicConfig | None) -> None:
         """Caller holds the lock. What is there already may stay, whatever the limits are now."""
@@ -286,20 +252,22 @@ class TopicTable:
         self._file.replace(document)
         self.table = changed
 
-    def _tell(self) -> None:
+    def _decode(self, document: Json) -> dict[str, TopicConfig]:
+        topics = table(document, _TOPICS)
+        for name, bean in topics.items():
+            if not isinstance(bean, dict):
+                raise FormatError(f"{_TOPICS}: {name!r} is no object")
+        return {name: decode_topic(name, table(topics, name)) for name in topics}
+
+    def _publish(self, rows: dict[str, TopicConfig]) -> None:
+        self.table = rows
+
+    def _changed(self) -> None:
         self._listeners.tell()
 
 
 def _queues(topic: TopicConfig) -> int:
     return max(topic.read_queues, topic.write_queues)
-
-
-def _decode_topics(document: Json) -> dict[str, TopicConfig]:
-    topics = table(document, _TOPICS)
-    for name, bean in topics.items():
-        if not isinstance(bean, dict):
-            raise FormatError(f"{_TOPICS}: {name!r} is no object")
-    return {name: decode_topic(name, table(topics, name)) for name in topics}
 
 
 def new_group(name: str) -> Json:
@@ -322,27 +290,13 @@ def new_group(name: str) -> Json:
     }
 
 
-class GroupTable:
+class GroupTable(JsonTable[Json]):
     """The consumer groups, each RocketMQ's bean as it stands in the file."""
 
     def __init__(self, path: Path, files: FileSystem, *, max_groups: int = 10_000) -> None:
-        self._file = JsonFile(path, files)
+        super().__init__(path, files)
         self._max_groups = max_groups
-        self._lock = threading.Lock()
         self.table: Mapping[str, object] = {}
-
-    def load(self) -> None:
-        with self._lock:
-            self._file.load()
-            self.table = table(self._file.document, _GROUPS)
-
-    @property
-    def note(self) -> str:
-        return self._file.note
-
-    @property
-    def version(self) -> int:
-        return self._file.version
 
     def names(self) -> list[str]:
         return sorted(self.table)
@@ -368,11 +322,7 @@ class GroupTable:
                     f"there are {len(self.table)} groups, max_groups is {self._max_groups}: raise "
                     "it, or use a group that is there",
                 )
-            changed = {**self.table, name: new_group(name)}
-            document = {"forbiddenTable": {}, **self._file.with_next_version(now_ms)}
-            document[_GROUPS] = changed
-            self._file.replace(dict(sorted(document.items())))
-            self.table = changed
+            self._change({**self.table, name: new_group(name)}, now_ms)
         return True
 
     def delete(self, name: str, now_ms: int) -> bool:
@@ -380,36 +330,26 @@ class GroupTable:
         with self._lock:
             if name not in self.table:
                 return False
-            changed = {key: each for key, each in self.table.items() if key != name}
-            document = self._file.with_next_version(now_ms)
-            document[_GROUPS] = changed
-            self._file.replace(dict(sorted(document.items())))
-            self.table = changed
+            self._change({key: each for key, each in self.table.items() if key != name}, now_ms)
         return True
 
-    def take_rows(self, rows: Mapping[str, object], gone: Collection[str], now_ms: int) -> None:
-        """Put these rows in place of the own ones of the same groups, and drop those that are
-        `gone`; durable on return."""
+    def take_rows(self, rows: Mapping[str, object], dropped: Collection[str], now_ms: int) -> None:
+        """Put these rows in place of the own ones of the same groups, and drop the groups
+        `dropped`; durable on return."""
         with self._lock:
-            kept = {name: bean for name, bean in self.table.items() if name not in gone}
-            changed = {**kept, **rows}
-            if changed == self.table:
-                return
-            document = {"forbiddenTable": {}, **self._file.with_next_version(now_ms)}
-            document[_GROUPS] = changed
-            self._file.replace(dict(sorted(document.items())))
-            self.table = changed
+            others = {name: bean for name, bean in self.table.items() if name not in dropped}
+            changed = {**others, **rows}
+            if changed != self.table:
+                self._change(changed, now_ms)
 
-    def to_json(self) -> bytes:
-        """The whole table in the form of its file, for a slave."""
-        with self._lock:
-            return self._file.encoded()
+    def _change(self, changed: Json, now_ms: int) -> None:
+        """Caller holds the lock."""
+        document = {"forbiddenTable": {}, **self._file.with_next_version(now_ms), _GROUPS: changed}
+        self._file.replace(dict(sorted(document.items())))
+        self.table = changed
 
-    def replace_from_json(self, data: bytes) -> None:
-        """Take a master's table in place of the own one, durably; raises FormatError."""
-        document = parse(data)
-        with self._lock:
-            if document == self._file.document:
-                return
-            self._file.replace(document)
-            self.table = table(document, _GROUPS)
+    def _decode(self, document: Json) -> Json:
+        return table(document, _GROUPS)
+
+    def _publish(self, rows: Json) -> None:
+        self.table = rows

@@ -1,4 +1,5 @@
-"""What is remembered of one producer: its last requests, and where their records are.
+"""What is remembered of one producer: its last requests, and where their records are. And what
+that says of a request that comes: `Outcome`.
 
     older: packed bytes, one object a request     newest: the one that may still continue
     [s-3][s-2][s-1]                               s
@@ -94,6 +95,41 @@ class Request:
             _EXTENT.pack(each.physical_offset, each.count, each.end_offset) for each in extents
         ]
         return b"".join((head, *pieces))
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """A request that was not stored: append all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """The first `have` records are stored, the rest is not: append it behind a mark with that
+    index."""
+
+    have: int
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """Stored before. Where, unless it is too long ago: `extents` is empty then; `end_offset` is
+    the position to be confirmed before the request is answered, 0 for long ago."""
+
+    extents: tuple[Extent, ...] = ()
+    end_offset: int = 0
+    store_timestamp: int = 0
+
+
+Outcome: TypeAlias = New | Resume | Duplicate
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """The last request of a producer; `timestamp` is its store time in ms."""
+
+    epoch: int
+    last_sequence: int
+    timestamp: int
 
 
 def unpack(data: bytes) -> Request:

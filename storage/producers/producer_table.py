@@ -48,8 +48,18 @@ from tandemlog.format.errors import FormatError
 from tandemlog.format.record.producer_mark import ProducerMark, parse_producer_mark
 
 from ..shares import Shares
-from .outcomes import Duplicate, New, Outcome, ProducerState, Resume
-from .producer_requests import CountRecords, Extent, Producer, Request, cut_request
+from .producer_requests import (
+    CountRecords,
+    Duplicate,
+    Extent,
+    New,
+    Outcome,
+    Producer,
+    ProducerState,
+    Request,
+    Resume,
+    cut_request,
+)
 from .producer_snapshot import TableSnapshot, decode, encode_row
 from .refusals import bad_mark, conflict, fenced, gap, other_request, too_many, unknown
 

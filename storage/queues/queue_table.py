@@ -28,7 +28,11 @@ from struct import pack
 import numpy as np
 from numpy.typing import NDArray
 
+from tandemlog.format.arrays.grouping import distinct_pairs
 from tandemlog.format.arrays.ragged import all_true
+from tandemlog.format.columns.dispatch import UnitColumns
+
+from ..errors import CorruptStoreError
 
 MAX_QUEUES = 1 << 24
 MAX_QUEUE_ID = (1 << 20) - 1
@@ -215,3 +219,30 @@ class QueueTable:
         self._starts[number] = start
         self._lengths[number] = length
         return number
+
+
+def register_queue(table: QueueTable, topic: str, queue_id: int) -> int:
+    """The dense index of the queue, a new one where it has none; -1 for one that cannot be."""
+    try:
+        return table.register(topic, queue_id)
+    except ValueError:
+        return -1
+
+
+def register_queues(table: QueueTable, units: UnitColumns) -> NDArray[np.int64]:
+    """i8[d]: the queue of each unit, new ones where they have none. Raises CorruptStoreError for a
+    queue that cannot be."""
+    dense = table.dense(units.topics, units.topic_index, units.queue_id)
+    unknown = np.flatnonzero(dense < 0)
+    if not len(unknown):
+        return dense
+    queue_ids = units.queue_id[unknown].astype(np.int64)
+    firsts, _ = distinct_pairs(units.topic_index[unknown], queue_ids)
+    for row in unknown[firsts].tolist():
+        topic, queue_id = units.topics[units.topic_index[row]], int(units.queue_id[row])
+        try:
+            table.register(topic, queue_id)
+        except ValueError as error:
+            offset = int(units.units["physical_offset"][row])
+            raise CorruptStoreError("commitlog", offset, f"record there: {error}") from error
+    return table.dense(units.topics, units.topic_index, units.queue_id)

@@ -38,7 +38,8 @@ from ..errors import StoreLayoutError
 from ..inspect.broker_files import records_before, says_of_beginning, unread_tables
 from ..inspect.geometry import Geometry
 from ..inspect.queue_files import open_queues
-from ..log.log_scanner import Damage, LogScanner, find_record, record_view
+from ..log.log_scanner import Damage, LogScanner
+from ..log.record_search import find_record, record_view
 from ..state_files.abort_file import AbortFile
 from ..state_files.recovery_point import RecoveryPoint, RecoveryPointFile
 from ..state_files.store_checkpoint import StoreCheckpoint

@@ -39,10 +39,9 @@ from ..store_paths import StorePaths
 from .analysis import Examination, examine
 from .last_stop import LastStop
 from .persistence import Persistence
-from .recovery import recover
+from .recovery import recover, restore_topics
 from .recovery_report import RecoveryReport
 from .set_aside import finish_interrupted_move
-from .topic_recovery import restore_topics
 from .withdrawal import withdraw
 
 logger = logging.getLogger(__name__)

@@ -20,6 +20,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tandemlog.format.constants import is_system_topic, topic_fault
 from tandemlog.format.errors import FormatError
 from tandemlog.format.words import counted
 
@@ -28,17 +29,18 @@ from ..disk.file_system import remove_tree
 from ..disk.small_files import read_small
 from ..errors import DiskFullError, StoreLayoutError
 from ..inspect.geometry import CONFIG_WAY_OUT, config_in_rocksdb
+from ..metadata.topics import MAX_QUEUES, TopicConfig
 from ..producers.producer_snapshot import snapshot_offset
 from ..progress import Progress
 from ..queues.queue_checkpoint import QueueCheckpoint
 from ..state_files.queue_begins import Numbers
 from ..store_parts import StoreParts
 from .analysis import Examination
-from .cut_copy import save_copy
 from .index_checking import check_newest, has_tag_entries
 from .index_loading import load_index
 from .queue_loading import LoadContext, load_queues
 from .recovery_report import RecoveryReport
+from .truncation import save_copy
 from .undispatched_tail import read_tail
 
 logger = logging.getLogger(__name__)
@@ -338,3 +340,42 @@ def _clamp_offsets(parts: StoreParts, found: Examination, report: RecoveryReport
         # Before anything is put: else another open might find the offsets of before below the ends
         # of queues that have grown again, and consumers would skip what came instead.
         parts.consumer_offsets.save(parts.clock.now_ms())
+
+
+def restore_topics(parts: StoreParts, report: RecoveryReport) -> None:
+    """Create topics again that a damaged `topics.json` has lost, once the log is dispatched. Raises
+    DiskFullError or StoreReadOnlyError if the table cannot be written.
+
+    The backup of the table is one change older and may lack the newest topic: clients could no
+    longer put to it or pull from it, and a master would send the shorter table to its slaves. The
+    queues tell the name and how many there are; permissions and attributes are those of a new
+    topic. A deleted topic that still has messages comes back too: an operator notices that, but
+    would not notice a lost one. An empty topic leaves no trace, so the report warns.
+    """
+    if not parts.topics.note:
+        return
+    highest: dict[str, int] = {}
+    for topic, queue_id in parts.queue_table.names():
+        highest[topic] = max(highest.get(topic, 0), queue_id)
+    lost = [
+        TopicConfig(topic, max(8, queue_id + 1), max(8, queue_id + 1))
+        for topic, queue_id in sorted(highest.items())
+        if topic not in parts.topics.table
+        and not is_system_topic(topic)
+        and topic_fault(topic, new=False) is None
+        and queue_id < MAX_QUEUES
+    ]
+    note = (
+        "topics.json was restored from its backup: the last topic that was created "
+        "or changed may be missing"
+    )
+    if lost:
+        parts.topics.restore(lost, parts.clock.now_ms())
+        names = ", ".join(topic.name for topic in lost[:5])
+        note += (
+            f"; {counted(len(lost), 'topic')} with messages created again: {names}"
+            + (" and others" if len(lost) > 5 else "")
+            + " (check their queues, permissions and attributes)"
+        )
+    logger.warning(note)
+    report.notes.append(note)

@@ -23,21 +23,23 @@ import errno
 import logging
 from pathlib import Path
 
-from tandemlog.format.files.checkpoint import Checkpoint
 from tandemlog.format.files.names import parse_offset_file_name
 
 from ..disk.file_system import FileSystem
 from ..disk.mapped_file_queue import move_file
 from ..disk.small_files import read_small, remove_small, write_small
-from ..state_files.recovery_point import RecoveryPoint, RecoveryPointFile
+from ..disk_errors import refusal
+from ..errors import StoreError, StoreReadOnlyError
+from ..log.commit_log import require_file_start
+from ..state_files.recovery_point import RecoveryPointFile
 from ..state_files.store_checkpoint import StoreCheckpoint
 from ..store_parts import StoreParts
 from ..store_paths import StorePaths
+from .persistence import Persistence, reset_checkpoints
 
 logger = logging.getLogger(__name__)
 
 PREFIX = "resync-"
-NOTHING = RecoveryPoint(dispatched=0, flushed=0, confirmed=0)
 
 
 class SetAsideNote:
@@ -84,10 +86,60 @@ class SetAsideNote:
         remove_small(self._files, self._path)
 
 
-def reset_checkpoints(recovery_point: RecoveryPointFile, checkpoint: StoreCheckpoint) -> None:
-    """Step 2. RocketMQ's checkpoint too: its times are of records that will not be here."""
-    recovery_point.save(NOTHING)
-    checkpoint.save(Checkpoint())
+def set_aside(parts: StoreParts, persistence: Persistence, offset: int, *, running: bool) -> None:
+    """Move log, queues and index into `resync-<ms>` and begin an empty log at `offset`
+    (see the module). Raises StoreError; if something has moved by then, or may be moved by the
+    next open, the log takes no more writes, and the next open ends it."""
+    log = parts.log
+    log.require_writable()
+    require_file_start(offset, log.file_size)
+    note = SetAsideNote(parts.paths, parts.files)
+    try:
+        folder = note.unused_folder(parts.clock.now_ms()) if log.files else None
+        if folder is not None:
+            note.save(folder)
+    except OSError as error:
+        if note.remains:
+            raise log.fail(_broken_off(error)) from error
+        raise refusal("the log cannot be set aside", error) from error
+    parts.reput.stop()
+    try:
+        with persistence.starting_over():
+            if folder is None:
+                log.reset(offset)
+            else:
+                move_aside(parts, folder, offset)
+                note.remove()
+            _forget_all(parts, offset)
+    except StoreError as error:
+        log.fail(error)
+        raise
+    except OSError as error:
+        raise log.fail(_broken_off(error)) from error
+    if running:
+        parts.reput.start()
+    # where that raises the log continues: nothing vouches for what it held, and the next save is as
+    # good
+    persistence.save()
+
+
+def _broken_off(fault: OSError) -> StoreReadOnlyError:
+    return StoreReadOnlyError(f"setting the log aside failed: {fault}; restart the node")
+
+
+def _forget_all(parts: StoreParts, offset: int) -> None:
+    """The log is empty and begins at `offset`."""
+    parts.queues.reset(offset)
+    if parts.index is not None:
+        parts.index.reset(offset)
+    parts.producers.reset(offset)
+    parts.time_steps.truncate(0)
+    parts.queue_table.clear_offsets()
+    parts.confirmed.retreat(offset)
+    parts.reput.begin_at(offset)
+    parts.source.cut(0)
+    parts.queue_begins.remove()
+    parts.producer_begins.remove()
 
 
 def move_aside(parts: StoreParts, folder: Path, offset: int) -> None:

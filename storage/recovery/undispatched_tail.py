@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from tandemlog.format.columns.dispatch import unit_columns
 from tandemlog.format.files.queue_unit import UNIT_DTYPE
 
-from ..dispatch.producer_feed import feed
+from ..dispatch.dispatch_source import feed_producers
 from ..queues.number_doubts import following_number
 from ..queues.queue_runs import regroup
-from ..queues.unit_queues import queue_of, queues_of
+from ..queues.queue_table import register_queue, register_queues
 from ..store_parts import StoreParts
 
 
@@ -48,10 +48,12 @@ def read_tail(parts: StoreParts, end: int) -> tuple[int, int]:
             break
         columns, lost = batch.columns, batch.lost
         if lost is not None:
-            numbers.keep(queue_of(table, lost.topic, lost.queue_id), lost.queue_offset, batch.start)
+            numbers.keep(
+                register_queue(table, lost.topic, lost.queue_id), lost.queue_offset, batch.start
+            )
         found = unit_columns(columns)
-        numbers.take(queues_of(table, found), found.queue_offset, found.units)
-        feed(parts.producers, batch)
+        numbers.take(register_queues(table, found), found.queue_offset, found.units)
+        feed_producers(parts.producers, batch)
         if columns.count:
             time = int(columns.store_timestamp[-1])
         position = batch.end

@@ -28,9 +28,7 @@ from ..inspect.queue_files import QueueFiles, open_queues
 from ..progress import Progress
 from ..recovery.analysis import examine
 from ..store_paths import StorePaths
-from .cautions import cautions
-from .verify import Fault, fault_of, unreadable_fault
-from .verify_report import MAX_FAULTS
+from .faults import MAX_FAULTS, Fault, cautions, fault_of, unreadable_fault
 
 STEP = 1 << 20
 
@@ -102,7 +100,7 @@ def compare(
 ) -> CompareReport:
     """Compare two stores that no node has open; `progress(bytes done, bytes in all)`.
 
-    If one store cannot be judged (cautions.py), or its disk cannot read a part, that is a fault; a
+    If one store cannot be judged (faults.py), or its disk cannot read a part, that is a fault; a
     log that was being set aside is not examined. Raises StoreLayoutError if files of one do not
     fit together, or not the index sizes given.
     """

@@ -23,7 +23,7 @@ from ..inspect.log_files import LogScan
 from ..metadata.epoch_file import EpochFile
 from ..state_files.store_checkpoint import StoreCheckpoint
 from ..store_paths import StorePaths
-from .cautions import cautions
+from .faults import cautions
 
 Row = dict[str, object]
 

@@ -29,7 +29,7 @@ from ..state_files.lock_file import LockFile
 from ..state_files.queue_begins import QueueBegins, QueueBeginsFile
 from ..state_files.recovery_point import RecoveryPointFile
 from ..store_paths import StorePaths
-from .cautions import set_aside_caution
+from .faults import set_aside_caution
 from .recover import recover
 
 

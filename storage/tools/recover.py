@@ -23,14 +23,14 @@ from ..progress import Progress
 from ..recovery.analysis import Examination
 from ..recovery.last_stop import LastStop
 from ..recovery.opening import survey
+from ..recovery.persistence import NOTHING
 from ..recovery.recovery_report import RecoveryReport
-from ..recovery.set_aside import NOTHING
 from ..state_files.abort_file import AbortFile
 from ..state_files.lock_file import LockFile
 from ..state_files.recovery_point import RecoveryPointFile
 from ..state_files.store_checkpoint import StoreCheckpoint
 from ..store_paths import StorePaths
-from .cautions import page_cache_caution, set_aside_caution
+from .faults import page_cache_caution, set_aside_caution
 
 if TYPE_CHECKING:
     from ..errors import MissingFileError

@@ -51,10 +51,15 @@ from ..metadata.topics import TopicTable
 from ..progress import Progress
 from ..state_files.recovery_point import RecoveryPointFile
 from ..store_paths import StorePaths
-from .cautions import Caution, page_cache_caution, set_aside_caution
+from .faults import (
+    Fault,
+    VerifyReport,
+    fault_of,
+    page_cache_caution,
+    set_aside_caution,
+    unreadable_fault,
+)
 from .verify_index import IndexCheck
-from .verify_report import Fault as Fault
-from .verify_report import VerifyReport as VerifyReport
 from .verify_small import small_faults
 
 if TYPE_CHECKING:
@@ -96,14 +101,6 @@ def _verify(config: StoreConfig, files: FileSystem, progress: Progress | None) -
     if unknown is not None:
         report.faults.insert(0, fault_of(unknown))
     return report
-
-
-def fault_of(caution: Caution) -> Fault:
-    return Fault(str(caution.file), 0, caution.reason)
-
-
-def unreadable_fault(fault: UnreadableError) -> Fault:
-    return Fault(fault.file, fault.position, fault.reason)
 
 
 class _Verification:

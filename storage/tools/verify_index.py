@@ -22,7 +22,7 @@ from ..disk.file_system import FileSystem
 from ..inspect.geometry import Geometry
 from ..inspect.index_files import IndexEntries, read_index_file
 from ..log.log_scanner import ScanPart
-from .verify_report import Fault, VerifyReport
+from .faults import Fault, VerifyReport
 
 
 @dataclass(slots=True)

@@ -33,7 +33,7 @@ from ..state_files.lock_file import LOCK_TEXT
 from ..state_files.recovery_point import RecoveryPointFile
 from ..state_files.recovery_point import decode as decode_recovery_point
 from ..store_paths import StorePaths
-from .verify_report import Fault
+from .faults import Fault
 
 MOST_QUEUES: Final = 65_536
 REPLICATION: Final = "replication.json"

@@ -29,7 +29,8 @@ from tandemlog_server.storage.metadata.topics import TopicConfig
 from tandemlog_server.storage.queues.queue_search import Boundary
 from tandemlog_server.storage.reads.results import GetStatus, NoRecordError
 from tandemlog_server.storage.state_files.queue_begins import QueueBegins
-from tandemlog_server.storage.tools.verify import VerifyReport, verify
+from tandemlog_server.storage.tools.faults import VerifyReport
+from tandemlog_server.storage.tools.verify import verify
 
 CONFIG = StoreConfig(
     directory=DIRECTORY,

@@ -29,7 +29,7 @@ from tandemlog_server.storage.metadata.consumer_offsets import ConsumerOffsets
 from tandemlog_server.storage.metadata.group_members import GroupMembers
 from tandemlog_server.storage.metadata.log_identity import LogIdentity
 from tandemlog_server.storage.metadata.topics import GroupTable, TopicConfig, TopicTable
-from tandemlog_server.storage.producers.outcomes import Duplicate
+from tandemlog_server.storage.producers.producer_requests import Duplicate
 from tandemlog_server.storage.producers.producer_table import ProducerTable
 from tandemlog_server.storage.puts.put_path import AppendResult
 from tandemlog_server.storage.puts.retried_requests import mark_of

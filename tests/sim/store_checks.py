@@ -27,7 +27,7 @@ from tandemlog_server.storage.config import FlushMode
 from tandemlog_server.storage.errors import BatchRefusedError, StoreError
 from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.metadata.topics import TopicConfig
-from tandemlog_server.storage.producers.outcomes import Resume
+from tandemlog_server.storage.producers.producer_requests import Resume
 from tandemlog_server.storage.producers.producer_table import ProducerTable
 from tandemlog_server.storage.puts.retried_requests import mark_of
 from tandemlog_server.storage.state_files.recovery_point import RecoveryPointFile

@@ -37,18 +37,16 @@ from tandemlog_server.ha.master.term import own_record
 from tandemlog_server.ha.slave.store import Outcome, SlaveStore
 from tandemlog_server.ha.state import InSyncRecord, Member
 from tandemlog_server.storage.dispatch.reput import ReputService
-from tandemlog_server.storage.log import log_scanner as scan
+from tandemlog_server.storage.log import log_scanner
 from tandemlog_server.storage.log.log_scanner import LogScanner
 from tandemlog_server.storage.log.raw_intake import RawIntake
-from tandemlog_server.storage.producers.outcomes import New
-from tandemlog_server.storage.producers.producer_requests import Request
+from tandemlog_server.storage.producers.producer_requests import New, Request
 from tandemlog_server.storage.producers.producer_table import ProducerTable
 from tandemlog_server.storage.queues import consume_queue_store
 from tandemlog_server.storage.queues.consume_queue_store import ConsumeQueueStore
 from tandemlog_server.storage.queues.queue_checkpoint import QueueCheckpoint
 from tandemlog_server.storage.queues.queue_floors import QueueFloors
-from tandemlog_server.storage.recovery import analysis as examination
-from tandemlog_server.storage.recovery import opening, prologue, recovery, truncation
+from tandemlog_server.storage.recovery import analysis, opening, prologue, promotion, recovery
 from tandemlog_server.storage.recovery.persistence import Persistence
 from tandemlog_server.storage.state_files import producer_begins, queue_begins
 from tandemlog_server.storage.state_files.recovery_point import RecoveryPointFile
@@ -142,14 +140,14 @@ OWN_RECORD = own_record
 SAVE_PRODUCERS = Persistence._save_producers
 PROPOSE = SyncStateSet.propose
 NOT_WITHDRAWN: Patch = (opening, "withdraw", nothing)
-NO_HEADLESS: Patch = (scan, "whole_but_for_head", nothing)
+NO_HEADLESS: Patch = (log_scanner, "whole_but_for_head", nothing)
 MUTATIONS: dict[str, list[Patch]] = {
     "dispatch goes beyond what is confirmed": [
         (ReputService, "run_once", dispatch_what_is_written)
     ],
     "a slave acknowledges what it has not fsynced": [(SlaveStore, "flush", settle_without_fsync)],
     "a request sent again is stored again": [(ProducerTable, "check", everything_is_new)],
-    "a new master does not read the log's end": [(truncation, "read_tail", the_end_is_known)],
+    "a new master does not read the log's end": [(promotion, "read_tail", the_end_is_known)],
     "an open does not rebuild the producers": [
         (recovery, "_load_producers", producers_begin_at_the_end)
     ],
@@ -179,16 +177,16 @@ MUTATIONS: dict[str, list[Patch]] = {
     "a slave joins without the tables": [(SyncStateSet, "propose", joins_without_tables)],
     "who makes a topic waits for nobody": [(MasterGroup, "tables_held", always)],
     "the set that a term begins with is settled": [(term, "own_record", settled_at_once)],
-    "an open takes damage for the end of the log": [(examination, "LogScanner", damage_is_the_end)],
+    "an open takes damage for the end of the log": [(analysis, "LogScanner", damage_is_the_end)],
     "a promotion takes damage for the end of the log": [
-        (truncation, "LogScanner", damage_is_the_end)
+        (promotion, "LogScanner", damage_is_the_end)
     ],
     "an open cuts a damaged last record": [
-        (examination, "LogScanner", the_last_record_is_cut),
+        (analysis, "LogScanner", the_last_record_is_cut),
         NO_HEADLESS,
     ],
     "a promotion cuts a damaged last record": [
-        (truncation, "LogScanner", the_last_record_is_cut),
+        (promotion, "LogScanner", the_last_record_is_cut),
         NO_HEADLESS,
     ],
     "any request of that number is the same": [(Request, "is_other", never)],

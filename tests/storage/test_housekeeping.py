@@ -1,7 +1,7 @@
 import pytest
 
 from fakes.clock import FakeClock
-from tandemlog_server.storage.store_keeper import LONGEST_REST_S, REST_PER_WORK, StoreKeeper, Task
+from tandemlog_server.storage.housekeeping import LONGEST_REST_S, REST_PER_WORK, StoreKeeper, Task
 
 
 def test_each_task_runs_at_its_interval() -> None:

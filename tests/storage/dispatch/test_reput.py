@@ -20,7 +20,7 @@ from tandemlog_server.storage.errors import (
     StoreBusyError,
     StoreError,
 )
-from tandemlog_server.storage.producers.outcomes import Duplicate, Resume
+from tandemlog_server.storage.producers.producer_requests import Duplicate, Resume
 
 ROOT = Path("/store")
 

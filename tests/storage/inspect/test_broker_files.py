@@ -8,8 +8,9 @@ from fakes.log_builder import LogBuilder
 from fakes.plain_format import encode_unit
 from tandemlog.format.files.queue_unit import tags_code
 from tandemlog_server.storage.config import StoreConfig
+from tandemlog_server.storage.tools.faults import VerifyReport
 from tandemlog_server.storage.tools.recover import recover
-from tandemlog_server.storage.tools.verify import VerifyReport, verify
+from tandemlog_server.storage.tools.verify import verify
 
 HOUR_MS = 3_600_000
 

@@ -5,15 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandemlog_server.storage.log.append_assign import (
+from tandemlog_server.storage.log.append_plan import (
+    Blank,
+    Piece,
     assign_counted,
     assign_few,
     assign_queue_offsets,
     first_queue_offsets,
-)
-from tandemlog_server.storage.log.append_plan import (
-    Blank,
-    Piece,
     plan_append,
     plan_raw,
 )

@@ -5,11 +5,8 @@ import pytest
 from tandemlog.format.record.record import encode_blank, encode_record
 from tandemlog.testing.memory_files import MemoryFiles
 from tandemlog_server.storage.disk.mapped_file_queue import MappedFileQueue
-from tandemlog_server.storage.log.log_scanner import (
-    LogScanner,
-    whole_but_for_a_length,
-    whole_but_for_head,
-)
+from tandemlog_server.storage.log.log_scanner import LogScanner
+from tandemlog_server.storage.log.record_search import whole_but_for_a_length, whole_but_for_head
 
 DIRECTORY = Path("/store/commitlog")
 FILE = 4096

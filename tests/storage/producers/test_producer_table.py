@@ -12,8 +12,13 @@ from tandemlog.format.errors import FormatError
 from tandemlog.format.fast_crc import crc32
 from tandemlog.format.record.producer_mark import ProducerMark
 from tandemlog_server.storage.errors import BatchRefusedError, StoreBusyError
-from tandemlog_server.storage.producers.outcomes import Duplicate, New, ProducerState, Resume
-from tandemlog_server.storage.producers.producer_requests import Extent
+from tandemlog_server.storage.producers.producer_requests import (
+    Duplicate,
+    Extent,
+    New,
+    ProducerState,
+    Resume,
+)
 from tandemlog_server.storage.producers.producer_table import GRACE_S, IDLE_KEPT, ProducerTable
 
 SIZE = 10

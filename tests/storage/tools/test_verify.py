@@ -9,9 +9,10 @@ import pytest
 from helpers import golden
 from tandemlog_server.storage.config import StoreConfig
 from tandemlog_server.storage.errors import StoreLayoutError
+from tandemlog_server.storage.tools.faults import VerifyReport
 from tandemlog_server.storage.tools.rebuild import rebuild
 from tandemlog_server.storage.tools.recover import recover
-from tandemlog_server.storage.tools.verify import VerifyReport, verify
+from tandemlog_server.storage.tools.verify import verify
 
 pytestmark = pytest.mark.golden
 

@@ -6,8 +6,7 @@ import pytest
 from tandemlog.format.columns.dispatch import UnitColumns
 from tandemlog.format.files.queue_unit import UNIT_DTYPE
 from tandemlog_server.storage.errors import CorruptStoreError
-from tandemlog_server.storage.queues.queue_table import QueueTable
-from tandemlog_server.storage.queues.unit_queues import queues_of
+from tandemlog_server.storage.queues.queue_table import QueueTable, register_queues
 
 TOPICS = ("A", "B")
 
@@ -30,13 +29,13 @@ def test_new_queues_are_registered_by_first_appearance() -> None:
     table = QueueTable()
     table.register("B", 1)
     found = units_to((1, 1), (1, 0), (0, 2), (1, 0), (1, 1), (0, 2))
-    assert queues_of(table, found).tolist() == [0, 1, 2, 1, 0, 2]
+    assert register_queues(table, found).tolist() == [0, 1, 2, 1, 0, 2]
     assert table.names() == [("B", 1), ("B", 0), ("A", 2)]
-    assert queues_of(table, found).tolist() == [0, 1, 2, 1, 0, 2]
+    assert register_queues(table, found).tolist() == [0, 1, 2, 1, 0, 2]
     assert table.count == 3
 
 
 def test_a_queue_that_cannot_be_is_named_with_its_first_record() -> None:
     with pytest.raises(CorruptStoreError, match="queue id -5 of A") as fault:
-        queues_of(QueueTable(), units_to((1, 0), (0, -5), (0, -5)))
+        register_queues(QueueTable(), units_to((1, 0), (0, -5), (0, -5)))
     assert "100" in str(fault.value)

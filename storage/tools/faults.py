@@ -1,4 +1,4 @@
-"""Warnings for readers of a store's files that do not open the store.
+"""What the tools report of a store: its faults, and warnings for readers that do not open it.
 
     an fsync had failed           what is read may only be in the page cache, and not on the disk
     a set-aside was broken off    the log is in part here, in part in the folder that takes it
@@ -8,13 +8,59 @@ message that an operator wants to save, and a dump beside a running node would t
 that the node reads.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..disk.file_system import FileSystem
+from ..errors import UnreadableError
 from ..recovery.set_aside import SetAsideNote
 from ..state_files.fsync_flag import FsyncFlag
 from ..store_paths import StorePaths
+
+MAX_FAULTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that is not as it must be: in `file`, about the log offset or the queue offset
+    or the entry number `position`."""
+
+    file: str
+    position: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.reason}"
+
+
+@dataclass(slots=True)
+class VerifyReport:
+    """What was looked at and what was found; `faults` are the first ones, the log's before those
+    of what is derived from it. `light_queues` are those that the log names in a store that has
+    none: its broker did not keep them. `finished` False: what was found ended the check.
+    `log_is_whole` False: the log itself has a fault, does not end in zeros, or has a queue that
+    began again."""
+
+    log_start: int = 0
+    log_end: int = 0
+    records: int = 0
+    units: int = 0
+    index_entries: int = 0
+    index_files: int = 0
+    indexes_tags: bool = True
+    finished: bool = True
+    log_is_whole: bool = True
+    light_queues: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+
+    @property
+    def holds(self) -> bool:
+        return not self.faults
+
+    def add(self, fault: Fault) -> None:
+        if len(self.faults) < MAX_FAULTS:
+            self.faults.append(fault)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +101,11 @@ def cautions(directory: Path, files: FileSystem) -> list[Caution]:
     paths = StorePaths(directory)
     found = (set_aside_caution(paths, files), page_cache_caution(paths, files))
     return [each for each in found if each is not None]
+
+
+def fault_of(caution: Caution) -> Fault:
+    return Fault(str(caution.file), 0, caution.reason)
+
+
+def unreadable_fault(fault: UnreadableError) -> Fault:
+    return Fault(fault.file, fault.position, fault.reason)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from tandemlog_server.storage.errors import StoreError
 from tandemlog_server.storage.positions import Position
-from tandemlog_server.storage.puts.pacing import ReputPacing
+from tandemlog_server.storage.puts.put_path import ReputPacing
 
 
 class Dispatch(Position):

@@ -32,12 +32,12 @@ def rate(folder: Path, topic_count: int, requests: list[RecordBatch]) -> float:
     store.start()
     try:
         for batch in requests[:100]:
-            store.append(batch)
+            store.put(batch)
         store.reputed.wait(store.log.wrote.value, 60)
         store.persist()
         began = time.perf_counter()
         for number in range(REQUESTS):
-            store.append(requests[number % len(requests)])
+            store.put(requests[number % len(requests)])
         store.reputed.wait(store.log.wrote.value, 60)
         return REQUESTS * RECORDS / (time.perf_counter() - began)
     finally:

@@ -105,7 +105,7 @@ class StorePort(Protocol):
     @property
     def doubt(self) -> str:
         """Why bytes that others were promised here may be missing since an earlier stop, until
-        `settle_doubt`; empty if nothing is missing."""
+        `forget_doubt`; empty if nothing is missing."""
         ...
 
     def count_unflushed(self) -> None:
@@ -119,7 +119,7 @@ class StorePort(Protocol):
         the log is not flushed."""
         ...
 
-    def settle_doubt(self) -> None:
+    def forget_doubt(self) -> None:
         """Durable on return."""
         ...
 

@@ -7,7 +7,7 @@ it writes into records, and SteadyClock keeps a jump out of them:
     wall clock ─┬─ as far as the monotonic clock says, or within a minute of it ──▶ that is the time
                 └─ further away: a jump ──▶ the time continues by the monotonic clock, and the node
                                              reports it, until the wall clock comes back,
-                                             or has stayed where it jumped to for SETTLE_S
+                                             or has stayed where it jumped to for ACCEPT_JUMP_S
 
 How long something is kept is never measured with the wall clock (state_files/seen_time.py).
 """
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 JUMP_MS = 60_000
 """NTP and operators correct this much in one step, and no alarm is due."""
-SETTLE_S = 600.0
+ACCEPT_JUMP_S = 600.0
 """A wrong time is noticed and corrected within this time; what stays longer is the new time."""
 MAX_AHEAD_MS = 3_600_000
 """A log whose newest record is ahead of the clock by more than this has a wrong time in it."""
@@ -71,7 +71,7 @@ class ClockJump:
         return (
             f"the clock of this machine has jumped {direction} by {duration(self.apart_ms)}: "
             f"messages get the time that it should be, and become the clock's own if it stays "
-            f"there for {SETTLE_S / 60:.0f} minutes; set the clock if it is wrong"
+            f"there for {ACCEPT_JUMP_S / 60:.0f} minutes; set the clock if it is wrong"
         )
 
 
@@ -93,7 +93,7 @@ class SteadyClock:
         self._agreed = (clock.now_ms(), self.elapsed())
         self._lock = threading.Lock()
         self.jump: ClockJump | None = None
-        self.settled_at: float | None = None
+        self.accepted_at: float | None = None
         """When a jump was last taken for right, by `elapsed`."""
 
     def now_ms(self) -> int:
@@ -133,9 +133,9 @@ class SteadyClock:
                 self.jump = ClockJump(apart, now)
                 logger.error("%s", self.jump.text())
                 return expected
-            if now - jump.since < SETTLE_S:
+            if now - jump.since < ACCEPT_JUMP_S:
                 return expected
-            self._agreed, self.jump, self.settled_at = (wall, now), None, now
+            self._agreed, self.jump, self.accepted_at = (wall, now), None, now
         logger.error(
             "the clock of this machine has stayed where it jumped to, %s away: messages have its "
             "time from now on",

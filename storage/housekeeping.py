@@ -122,7 +122,7 @@ def housekeeping(
         Task(RETENTION, config.retention.check_interval_ms / 1000, clean),
         Task("producers", FORGET_INTERVAL_S, lambda: forget_producers(parts)),
         Task("log-maps", MAPS_INTERVAL_S, lambda: release_maps(parts.log)),
-        Task("unreadable", UNREADABLE_INTERVAL_S, parts.log.look_again),
+        Task("unreadable", UNREADABLE_INTERVAL_S, parts.log.retry_unreadable),
         Task("fsync-flag", FLAG_INTERVAL_S, note_failure),
         Task("reserve", RESERVE_INTERVAL_S, restore_reserve),
     ]

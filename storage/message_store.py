@@ -47,7 +47,7 @@ from .log.log_scanner import Damage
 from .log.raw_intake import RawIntake, damage_end
 from .metadata.topics import TopicConfig
 from .progress import Progress
-from .puts.put_path import AppendResult, PutPath, ReputPacing
+from .puts.put_path import PutPath, PutResult, ReputPacing
 from .puts.targets import PutTargets
 from .recovery.last_stop import FailureNote
 from .recovery.opening import Opened, open_store
@@ -177,12 +177,12 @@ class MessageStore:
     @property
     def doubt(self) -> str:
         """Why bytes that counted as held here may be missing since an earlier stop, until
-        `settle_doubt`; empty if none are (last_stop.py)."""
+        `forget_doubt`; empty if none are (last_stop.py)."""
         return self._last_stop.doubt
 
-    def settle_doubt(self) -> None:
+    def forget_doubt(self) -> None:
         """The doubt has been acted on: forget it, durably."""
-        self._last_stop.settle()
+        self._last_stop.forget_doubt()
 
     def count_unflushed(self) -> None:
         """From now on others are promised bytes that are not fsynced here yet: an unclean stop of
@@ -301,9 +301,7 @@ class MessageStore:
 
     # ---- puts
 
-    def append(
-        self, batch: RecordBatch, *, now_ms: int | None = None, holder: str = ""
-    ) -> AppendResult:
+    def put(self, batch: RecordBatch, *, now_ms: int | None = None, holder: str = "") -> PutResult:
         """Store a client's batch, all of it or nothing. `holder` is whose it is: an identity, or a
         host.
 
@@ -321,14 +319,14 @@ class MessageStore:
                 if self._last_stop.rests:
                     with refusing("the note about what is not fsynced yet cannot be written"):
                         self._last_stop.count_unflushed()
-                result = self._puts.append(batch, now, holder)
+                result = self._puts.put(batch, now, holder)
         except BatchRefusedError:
             self.stats.count_refused()
             raise
         except StoreBusyError:
             self.stats.count_busy()
             raise
-        self.stats.count_append(
+        self.stats.count_put(
             batch.count, batch.byte_size, self.clock.monotonic() - began, again=result.duplicate
         )
         return result

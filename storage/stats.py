@@ -91,7 +91,7 @@ class StoreStats:
         self.flush_latency = LatencyHistogram()
         self.traffic = QueueTraffic()
 
-    def count_append(self, records: int, size: int, seconds: float, *, again: bool) -> None:
+    def count_put(self, records: int, size: int, seconds: float, *, again: bool) -> None:
         """One batch that was stored, or (`again`) known from before; `size` in bytes."""
         with self._lock:
             self.append_latency.record(seconds, records)

@@ -91,7 +91,7 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: SteadyClock) -> Sto
     producers = ProducerTable(
         kept=config.producer_sequences_kept,
         limit=config.producers_kept,
-        settled=lambda: min(log.flushed.value, confirmed.value),
+        safe_offset=lambda: min(log.flushed.value, confirmed.value),
         monotonic=clock.monotonic,
     )
     source = _open_source(config, log, queues)

@@ -97,7 +97,7 @@ def begin_term(
     save(state)
     if config.mode.waits:
         # in async replication no node has acted on it, and a later term may have to
-        store.settle_doubt()
+        store.forget_doubt()
         if store.config.flush is FlushMode.ASYNC:
             store.count_unflushed()
     cover_old_bytes(store)

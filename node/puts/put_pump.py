@@ -242,7 +242,7 @@ class PutPump:
                 raise StoreClosedError("the node is no longer the master")
             pending.epoch = epoch
             holder = pending.stream.caller.holder
-            result = self._store.append(batch_of(request), holder=holder)
+            result = self._store.put(batch_of(request), holder=holder)
         except Exception as error:  # whatever a client sends, the writer continues
             pending.failure = error
             return

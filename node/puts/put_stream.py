@@ -28,7 +28,7 @@ from .confirm_waiters import Outcome
 from .put_wire import PutRequest, answer_of
 
 if TYPE_CHECKING:
-    from tandemlog_server.storage.puts.put_path import AppendResult
+    from tandemlog_server.storage.puts.put_path import PutResult
 
 MAX_UNANSWERED = 4_096
 ANSWER_BYTES = 8 << 20
@@ -83,7 +83,7 @@ class PendingPut:
         self.appended_at = 0.0
         self.end_offset = 0
         self.epoch = 0
-        self.result: AppendResult | None = None
+        self.result: PutResult | None = None
         self.failure: Exception | None = None
         self.response: broker_pb2.AppendResponse | None = None
 

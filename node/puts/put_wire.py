@@ -22,7 +22,7 @@ from tandemlog.format.constants import MAX_TABLE, Buffer
 from tandemlog.format.protobuf_wire import BYTES, VARINT, WireError, fields
 from tandemlog.format.record.batch import RecordBatch
 from tandemlog.v1 import broker_pb2, common_pb2
-from tandemlog_server.storage.puts.put_path import AppendResult
+from tandemlog_server.storage.puts.put_path import PutResult
 
 from ..access.access_refusals import DeniedError
 from ..error_status import RequestRefusedError
@@ -225,7 +225,7 @@ def answer_of(
     request_id: int,
     status: int,
     error: common_pb2.Error | None,
-    result: AppendResult | None,
+    result: PutResult | None,
     epoch: int = 0,
 ) -> broker_pb2.AppendResponse:
     """The answer to a request; `result` where something was stored, however safely; `epoch` of the

@@ -87,7 +87,7 @@ class ElectedRoles:
             self.incarnation_changes += 1
         self._file.save(state)
         if doubt:
-            self._store.settle_doubt()
+            self._store.forget_doubt()
         self._store.become_slave()
         return state
 

@@ -10,8 +10,8 @@ into it: then spares are created on that disk, in a folder that RocketMQ 5.1.4 a
 are allocated with posix_fallocate, not sparse: a full disk then raises ENOSPC here, instead of a
 SIGBUS or a failed write in the middle of an append.
 
-`take` puts the spare in place; without one it allocates on the spot. A failure in the background
-is only logged: `take` tries again and raises DiskFullError, so a full disk heals by itself.
+`create` puts the spare in place; without one it allocates on the spot. A failure in the background
+is only logged: `create` tries again and raises DiskFullError, so a full disk heals by itself.
 
 Warming writes every page once, so that appends find the blocks written and in memory; locking
 (mlock) keeps the pages of the newest file and of the spare there.
@@ -35,7 +35,7 @@ LOCKED_FILES = 2
 
 
 class FileAllocator:
-    """Files of `size` bytes; `take` and `prepare` are for one thread, the owner of the log."""
+    """Files of `size` bytes; `create` and `prepare` are for one thread, the owner of the log."""
 
     def __init__(
         self,
@@ -72,12 +72,12 @@ class FileAllocator:
         self._thread.start()
 
     def prepare(self) -> None:
-        """A file will be needed soon. Tried once in the background until the next `take`."""
+        """A file will be needed soon. Tried once in the background until the next `create`."""
         if not self._asked:
             self._asked = True
             self._wanted.set()
 
-    def take(self, target: Path) -> None:
+    def create(self, target: Path) -> None:
         """Put a file of the full size, all zero, at `target`.
 
         The name is durable after an fsync of the directory. Raises DiskFullError if there is

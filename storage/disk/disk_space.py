@@ -33,7 +33,7 @@ SPARED_BYTES = 2 << 20
 RESERVE_BYTES = 1 << 20
 # so little that it does not count where retention looks at how full the disk is, in percent
 RESERVE_SHARE = 1000
-LOOK_BYTES = 1 << 20
+ASKED_BYTES = 1 << 20
 """The disk is asked again after this many bytes."""
 
 
@@ -61,26 +61,26 @@ class RoomForUnits:
         self._files = files
         self._left = 0
 
-    def take(self, size: int) -> None:
+    def claim(self, size: int) -> None:
         """Before `size` bytes are written, which may be spread over one more page. Raises OSError:
         ENOSPC where less than a reserve would be left free."""
         size += PAGE
         if size > self._left:
-            self._left = self._look(size)
+            self._left = self._ask_disk(size)
         self._left -= size
 
-    def _look(self, size: int) -> int:
+    def _ask_disk(self, size: int) -> int:
         try:
             use = self._files.disk_usage(self._path)
         except FileNotFoundError:
             return size  # it is made with the first file
         # some network file systems say nothing of their size
         if not use.total:
-            return LOOK_BYTES
+            return ASKED_BYTES
         room = use.free - reserve_size(use)
         if room < size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
-        return min(room, LOOK_BYTES)
+        return min(room, ASKED_BYTES)
 
 
 class Reserve:

@@ -188,7 +188,7 @@ class MappedFileQueue:
         if not self.files:
             self._disk.make_directory(self.directory)
         if self.allocator is not None:
-            self.allocator.take(path)
+            self.allocator.create(path)
         else:
             self._create_sparse(path)
         self._directory_changed = True

@@ -230,7 +230,7 @@ class DispatchSource:
 
 
 def feed_producers(table: ProducerTable, batch: DispatchBatch) -> list[str]:
-    """Feed a batch to the producer table; returns what `ProducerTable.take` does.
+    """Feed a batch to the producer table; returns what `ProducerTable.replay` does.
 
     A record that damage has left out counts if only its head is damaged and the rest still
     identifies it. Without it a request of six records with a damaged third would never be complete:
@@ -238,7 +238,7 @@ def feed_producers(table: ProducerTable, batch: DispatchBatch) -> list[str]:
     """
     lost = batch.lost
     if lost is not None:
-        table.take(
+        table.replay(
             np.array([batch.start], np.int64),
             np.array([batch.end - batch.start], np.int64),
             np.array([lost.store_timestamp], np.int64),
@@ -246,7 +246,7 @@ def feed_producers(table: ProducerTable, batch: DispatchBatch) -> list[str]:
             batch.end,
         )
     columns = batch.columns
-    return table.take(
+    return table.replay(
         columns.physical_offset,
         columns.size,
         columns.store_timestamp,

@@ -242,7 +242,7 @@ class ReputService:
             self._stopping.wait(wait_s)
 
     def _wait_out(self, fault: StoreError) -> None:
-        """Nothing is lost by waiting: who puts is held back by the distance (pacing.py)."""
+        """Nothing is lost by waiting: who puts is held back by the distance (ReputPacing)."""
         if self.trouble is None or str(self.trouble) != str(fault):
             logger.error("dispatch is waiting: reputed=%d %s", self.reputed.value, fault)
         self.trouble = fault
@@ -288,11 +288,11 @@ class ReputService:
         batch = self._source.batch(start, limit, self._batch_bytes, index=index is not None)
         if batch.end == start:
             return 0
-        touched = self._put_queues(batch)
+        touched = self._append_units(batch)
         if to.producers.next_offset >= start:
-            self._put_producers(batch)
+            self._replay_producers(batch)
         if index is not None:
-            _put_index(index, batch)
+            _insert_keys(index, batch)
         self._publish(batch, touched)
         return batch.end - start
 
@@ -303,14 +303,14 @@ class ReputService:
         if to.producers.next_offset < limit:
             start = max(to.producers.next_offset, minimum)
             batch = self._source.batch(start, limit, self._batch_bytes, index=False)
-            self._put_producers(batch)
+            self._replay_producers(batch)
             self.reputed.advance(min(limit, to.producers.next_offset))
             gone += batch.end - start
         index = to.index
         if index is not None and index.stopped is None and index.next_offset < limit:
             start = max(index.next_offset, minimum)
             batch = self._source.batch(start, limit, self._batch_bytes, index=True)
-            _put_index(index, batch)
+            _insert_keys(index, batch)
             gone += batch.end - start
         return gone
 
@@ -335,21 +335,23 @@ class ReputService:
         found = unit_columns(batch.columns)
         dense = register_queues(self._to.table, found)
         mine = np.isin(dense, list(rebuild.queues))
-        queues.rebuild_put(rebuild.queues, dense[mine], found.queue_offset[mine], found.units[mine])
+        queues.rebuild_append(
+            rebuild.queues, dense[mine], found.queue_offset[mine], found.units[mine]
+        )
         rebuild.position = batch.end
         return max(batch.end - start, 1)
 
-    def _put_queues(self, batch: DispatchBatch) -> NDArray[np.int64]:
+    def _append_units(self, batch: DispatchBatch) -> NDArray[np.int64]:
         found, lost = unit_columns(batch.columns), batch.lost
         if lost is not None:
             self._to.queues.keep_number(
                 register_queue(self._to.table, lost.topic, lost.queue_id), lost.queue_offset
             )
-        return self._to.queues.put(
+        return self._to.queues.append(
             register_queues(self._to.table, found), found.queue_offset, found.units, batch.end
         )
 
-    def _put_producers(self, batch: DispatchBatch) -> None:
+    def _replay_producers(self, batch: DispatchBatch) -> None:
         faults = feed_producers(self._to.producers, batch)
         for fault in faults:
             logger.warning("producer mark ignored: %s", fault)
@@ -361,7 +363,7 @@ class ReputService:
         if columns.count:
             self.store_timestamp = int(columns.store_timestamp[-1])
             if to.time_steps is not None:
-                to.time_steps.take(columns.physical_offset, columns.store_timestamp)
+                to.time_steps.add(columns.physical_offset, columns.store_timestamp)
         self.reputed.advance(min(to.queues.next_offset, to.producers.next_offset))
         self._tell(touched)
 
@@ -370,7 +372,7 @@ class ReputService:
             self._listeners.tell(touched)
 
 
-def _put_index(index: IndexService, batch: DispatchBatch) -> None:
+def _insert_keys(index: IndexService, batch: DispatchBatch) -> None:
     columns = batch.columns
     index.insert(
         columns.key_hash,

@@ -103,7 +103,7 @@ class IndexFile:
         header = decode_index_header(self._pool.read(self._file, 0, HEADER_SIZE))
         self.header = replace(header, next_entry=min(header.next_entry, self.entries))
 
-    def begin(self, before: IndexHeader) -> None:
+    def write_header(self, before: IndexHeader) -> None:
         """The header of a new file after one that ends as `before` does: RocketMQ carries the end
         over, and the first entry's time is measured from there. Raises OSError."""
         with self._publishing:
@@ -382,7 +382,7 @@ def create_index_file(
     files.fsync_directory(workshop)
     made = IndexFile(path, pool, slots, entries)
     try:
-        made.begin(before)
+        made.write_header(before)
     except OSError:
         # the next try makes another file of this name: a descriptor of this one must not get
         # what is written to that

@@ -116,7 +116,7 @@ class IndexService:
                 for target in targets:
                     last = min(first + target.room, len(key_hash))
                     if target.header.next_entry <= 1:
-                        self._begin(target)
+                        self._write_header(target)
                     target.insert(
                         key_hash[first:last], physical_offset[first:last],
                         store_timestamp[first:last],
@@ -392,7 +392,7 @@ class IndexService:
     def _create(self) -> IndexFile:
         newest = self.newest
         if newest is not None:
-            newest.write_back()  # as `_begin` says
+            newest.write_back()  # as `_write_header` says
         name = next_index_name(self._clock.now_ms(), newest.name if newest is not None else "")
         made = create_index_file(
             self._directory / name, self._workshop, self._pool, self.slots, self.entries,
@@ -402,7 +402,7 @@ class IndexService:
         self._list = [*self._list, made]
         return made
 
-    def _begin(self, file: IndexFile) -> None:
+    def _write_header(self, file: IndexFile) -> None:
         """Write its first header, which needs the end of the file before: known only now where both
         were made for one batch. The file before is written back first. Else a killed process may
         leave a file with a header behind one without, and RocketMQ, which takes each file by the
@@ -412,7 +412,7 @@ class IndexService:
         if at > 0:
             self._list[at - 1].write_back()
             before = self._list[at - 1].header
-        file.begin(before)
+        file.write_header(before)
 
     def _fail(self, fault: OSError) -> None:
         if not is_full(fault):

@@ -119,9 +119,9 @@ class CommitLog:
         """What readers could not read, and cannot yet."""
         return tuple(self._reader.unreadable.values())
 
-    def look_again(self) -> None:
-        """See LogReader.look_again."""
-        self._reader.look_again()
+    def retry_unreadable(self) -> None:
+        """See LogReader.retry_unreadable."""
+        self._reader.retry_unreadable()
 
     @property
     def failure(self) -> StoreError | None:

@@ -21,7 +21,7 @@ class LogReader:
         self._mapped = mapped
         self._committed = committed
         self.unreadable: dict[str, UnreadableError] = {}
-        """File -> what could not be read there last; see `look_again`."""
+        """File -> what could not be read there last; see `retry_unreadable`."""
 
     @property
     def min_offset(self) -> int:
@@ -68,7 +68,7 @@ class LogReader:
             self.unreadable[error.file] = error
             raise
 
-    def look_again(self) -> None:
+    def retry_unreadable(self) -> None:
         """Forget what can be read again, or is not in the log any more."""
         files = {str(file.path): file for file in self._mapped.files}
         for path, error in list(self.unreadable.items()):

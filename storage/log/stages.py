@@ -49,7 +49,7 @@ class WriteBuffer:
     def __len__(self) -> int:
         return len(self._stretches)
 
-    def take(self, file_size: int) -> Iterator[tuple[int, bytes]]:
+    def drain(self, file_size: int) -> Iterator[tuple[int, bytes]]:
         """(offset, bytes) to write, each within one file; each goes only when the next is asked
         for, so a write that raises leaves it here."""
         while self._stretches:
@@ -117,7 +117,7 @@ class LogStages:
             with self.commit_lock:
                 self.require_writable()
                 try:
-                    for offset, data in self.buffer.take(self._mapped.file_size):
+                    for offset, data in self.buffer.drain(self._mapped.file_size):
                         self._mapped.write(offset, data)
                         self.committed.advance(offset + len(data))
                 except OSError as error:

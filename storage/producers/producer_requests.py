@@ -208,13 +208,13 @@ class Producer:
                 return unpack(request) if known == key else None
         return None
 
-    def begin(self, request: Request) -> None:
+    def add(self, request: Request) -> None:
         """A request behind all others."""
         if self.newest is not None:
             self._older.append(self.newest.pack())
         self.newest = request
 
-    def begin_anew(self) -> None:
+    def start_over(self) -> None:
         """Nothing that came before counts any more."""
         self._older.clear()
         self.newest = self.floor = None
@@ -223,11 +223,11 @@ class Producer:
         self.newest = None
         self._unpack_newest()
 
-    def keep(self, count: int, settled: int) -> bool:
+    def keep(self, count: int, safe_offset: int) -> bool:
         """Forget the oldest requests down to `count`, those alone that end at or below log offset
-        `settled`; whether there were any."""
+        `safe_offset`; whether there were any."""
         older, gone = self._older, 0
-        while self.count - gone > count and _END.unpack_from(older[gone], -8)[0] <= settled:
+        while self.count - gone > count and _END.unpack_from(older[gone], -8)[0] <= safe_offset:
             gone += 1
         if gone:
             epoch, sequence = _KEY.unpack_from(older[gone - 1], _KEY_AT)

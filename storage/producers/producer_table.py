@@ -15,10 +15,10 @@ is later than that of the last record. Otherwise records of another client would
 missing ones.
 
 `next_offset` is the position of the log up to which the table is true. On a master `record` moves
-it with the append, elsewhere `take` with the dispatch; both may come for the same records. Dispatch
-may run between an append and its `record`, with the records of only one of two files: then `record`
-would find its request known in part and skip all of it. So for other threads the two are one step,
-`appending`.
+it with the append, elsewhere `replay` with the dispatch; both may come for the same records.
+Dispatch may run between an append and its `record`, with the records of only one of two files: then
+`record` would find its request known in part and skip all of it. So for other threads the two are
+one step, `appending`.
 
 New producers keep coming, as each process is a new one. A producer is forgotten when the log's own
 store time has advanced by the retention since its last request, or if there are more than `limit`:
@@ -74,9 +74,9 @@ class ProducerTable:
     """See the module; thread-safe.
 
     `kept` is how many requests of a producer are remembered, and more while the oldest of them
-    does not lie below `settled()`: what is forgotten is answered as stored, so it must be where no
-    power cut and no truncation comes any more. `limit` is how many producers are kept, `monotonic`
-    this process's own time in seconds.
+    does not lie below `safe_offset()`: a forgotten request is answered as stored, so it must be
+    where no power cut and no truncation comes any more. `limit` is how many producers are kept,
+    `monotonic` this process's own time in seconds.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class ProducerTable:
         *,
         kept: int = 64,
         limit: int = 20_000,
-        settled: Callable[[], int] = lambda: ANYWHERE,
+        safe_offset: Callable[[], int] = lambda: ANYWHERE,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.next_offset = 0
@@ -93,7 +93,7 @@ class ProducerTable:
         self._generation = 0
         self._kept = kept
         self._limit = limit
-        self._settled = settled
+        self._safe_offset = safe_offset
         self._monotonic = monotonic
         # the one whose last request is the oldest first
         self._producers: dict[str, Producer] = {}
@@ -187,11 +187,11 @@ class ProducerTable:
             request = self._request(mark, store_timestamp, self._monotonic())
             if request is not None:
                 request.add(extents)
-            self._belongs_to(self._producers[mark.producer_id], holder)
+            self._assign_holder(self._producers[mark.producer_id], holder)
             self.next_offset = extents[-1].end_offset
             self.changes += 1
 
-    def take(
+    def replay(
         self,
         physical_offset: NDArray[np.int64],
         size: NDArray[np.integer],
@@ -265,7 +265,7 @@ class ProducerTable:
                 if producer.newest is None or producer.newest.timestamp < before:
                     self._forget(producer_id)
                     old += 1
-                elif producer.count > IDLE_KEPT and producer.keep(IDLE_KEPT, self._settled()):
+                elif producer.count > IDLE_KEPT and producer.keep(IDLE_KEPT, self._safe_offset()):
                     self._stale.add(producer_id)
             return old
 
@@ -322,7 +322,7 @@ class ProducerTable:
                 self._open = (restored.open, request)
             self._begin_generation(restored.log_offset)
 
-    def begin_with(self, data: bytes) -> None:
+    def add_missing(self, data: bytes) -> None:
         """Know what a snapshot says of producers that are not known here, as far as there is room:
         the log below its offset was another store's (producer_begins.py). Raises FormatError."""
         restored = decode(data, self._monotonic())
@@ -342,7 +342,7 @@ class ProducerTable:
                 self._open = (restored.open, request)
             self.changes += 1
 
-    def begin_at(self, log_offset: int, kept: int) -> None:
+    def keep_below(self, log_offset: int, kept: int) -> None:
         """Know only what lies below `log_offset`, the start of a file: `kept` requests of each
         producer. One that has none there goes whole, as what was forgotten of it may lie above."""
         with self._lock:
@@ -393,7 +393,7 @@ class ProducerTable:
             oldest = next(name for name, each in self._producers.items() if each.holder == busiest)
         self._forget(oldest)
 
-    def _belongs_to(self, producer: Producer, holder: str) -> None:
+    def _assign_holder(self, producer: Producer, holder: str) -> None:
         if producer.holder != holder:
             self._shares.give_back(producer.holder)
             producer.holder = holder
@@ -425,12 +425,12 @@ class ProducerTable:
         if last is not None and key <= last:
             if mark.sequence or mark.index:
                 return None
-            producer.begin_anew()
+            producer.start_over()
         # Where the log does not begin with it, what came before is gone and was stored.
         request = Request(*key, mark.count, timestamp, have=mark.index, checksum=mark.checksum)
-        producer.begin(request)
+        producer.add(request)
         if producer.count > self._kept:
-            producer.keep(self._kept, self._settled())
+            producer.keep(self._kept, self._safe_offset())
         return request
 
     def _extend(

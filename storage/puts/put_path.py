@@ -28,7 +28,7 @@ STANDS_AFTER_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class AppendResult:
+class PutResult:
     """Where a batch went. `end_offset` is the log position to be confirmed before the answer;
     `duplicate`: it was stored before, `segments` are those of the first time (empty if the
     store does not know them any more)."""
@@ -61,7 +61,7 @@ class PutPath:
         self._log.store_timestamp = max(self._log.store_timestamp, store_timestamp)
         self._earliest_time = max(self._earliest_time, self._log.store_timestamp + 1)
 
-    def append(self, batch: RecordBatch, now_ms: int, holder: str = "") -> AppendResult:
+    def put(self, batch: RecordBatch, now_ms: int, holder: str = "") -> PutResult:
         """`holder` is whose share a new producer counts for. Raises BatchRefusedError,
         StoreBusyError, DiskFullError, StoreReadOnlyError."""
         checked = self._log.check(batch)
@@ -70,7 +70,7 @@ class PutPath:
         mark = mark_of(batch)
         if mark is None:
             segments = self._log.append(checked, dense, self._next_queue_offsets, time)
-            return AppendResult(segments, self._log.wrote.value, time)
+            return PutResult(segments, self._log.wrote.value, time)
         outcome = self._producers.check(mark, batch.count, holder)
         if isinstance(outcome, Duplicate):
             return self._stored_before(batch, outcome, duplicate=True)
@@ -85,7 +85,7 @@ class PutPath:
             whole = self._producers.check(replace(mark, index=0), batch.count)
             if isinstance(whole, Duplicate):
                 return self._stored_before(batch, whole, duplicate=False)
-        return AppendResult(segments, self._log.wrote.value, time)
+        return PutResult(segments, self._log.wrote.value, time)
 
     def _time(self, now_ms: int) -> int:
         """The store time of the next records: never earlier than the record before. Only where
@@ -104,9 +104,9 @@ class PutPath:
 
     def _stored_before(
         self, batch: RecordBatch, outcome: Duplicate, *, duplicate: bool
-    ) -> AppendResult:
+    ) -> PutResult:
         segments = stored_segments(self._log, batch, outcome.extents)
-        return AppendResult(segments, outcome.end_offset, outcome.store_timestamp, duplicate)
+        return PutResult(segments, outcome.end_offset, outcome.store_timestamp, duplicate)
 
 
 class ReputPacing:

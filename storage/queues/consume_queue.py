@@ -88,7 +88,7 @@ class ConsumeQueue:
             self._disk.shorten(self.file(self.last), length, self.file_size)
         return True
 
-    def begin(self, queue_offset: int) -> None:
+    def create_at(self, queue_offset: int) -> None:
         """Create the file that will hold unit `queue_offset`, pre-blank up to it."""
         position = queue_offset * UNIT_SIZE
         base = position - position % self.file_size
@@ -102,7 +102,7 @@ class ConsumeQueue:
         then."""
         if self.first < 0:
             try:
-                self.begin(queue_offset)
+                self.create_at(queue_offset)
             except OSError:
                 self.first = self.last = -1  # else the next call would leave a gap before its units
                 raise

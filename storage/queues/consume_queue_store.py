@@ -9,7 +9,7 @@ damaged, that the log was dispatched here before (the same unit again is skipped
 began the queue again (queue_mender.py). A damaged queue takes no more units and serves no reads
 until it is rebuilt from the log.
 
-Who does what: one dispatcher calls put, truncate and the rebuild; one thread at a time flushes;
+Who does what: one dispatcher calls append, truncate and the rebuild; one thread at a time flushes;
 any thread reads, without a lock.
 """
 
@@ -111,14 +111,14 @@ class ConsumeQueueStore:
                 dense: int(ends[dense]) for dense in np.flatnonzero(without & (ends > 0)).tolist()
             }
 
-    def begin_empty(self, numbers: Mapping[int, int]) -> None:
+    def set_empty_ends(self, numbers: Mapping[int, int]) -> None:
         """These queues stand at these numbers (dense -> queue offset), which the log does not tell
         any more. Those that have units, or are damaged, take it as a floor."""
         with self._lock, Change(self._units):
             self.floors.begins.update(numbers)
             for dense, number in numbers.items():
                 if dense not in self.mender.damaged and not int(self._units.ends[dense]):
-                    self._units.stand_at(dense, number)
+                    self._units.set_end(dense, number)
 
     def newest_physical(self) -> int:
         """Log offset of the newest record in a queue that is not damaged; -1 if there is none."""
@@ -220,7 +220,7 @@ class ConsumeQueueStore:
 
     # ---- dispatch
 
-    def put(
+    def append(
         self,
         dense: NDArray[np.int64],
         queue_offsets: NDArray[np.int64],
@@ -232,17 +232,17 @@ class ConsumeQueueStore:
         dense, queue_offsets i8[n], units UNIT_DTYPE[n], in log order. Returns the queues that
         grew. Units that are there already are skipped; a queue into which they do not fit
         becomes damaged. Raises DiskFullError or StoreError if a queue file cannot be written:
-        the same batch may be put again.
+        the same batch may be appended again.
         """
         with self._lock:
-            touched = self._put(dense, queue_offsets, units, frozenset())
+            touched = self._append(dense, queue_offsets, units, frozenset())
             self.next_offset = max(self.next_offset, end_offset)
             return touched
 
     def keep_number(self, dense: int, queue_offset: int) -> None:
         """The record of that number is damaged: the next one of the queue gets another. Nothing
         where it is not the next of its queue, whose number then tells itself, or is not right.
-        Raises as `put` does."""
+        Raises as `append` does."""
         with self._lock:
             known = dense >= 0 and dense not in self.mender.damaged
             if known and int(self._units.ends[dense]) == queue_offset:
@@ -272,21 +272,21 @@ class ConsumeQueueStore:
             self.mender.rebuild_begin(gone)
             self._forget(gone)
 
-    def rebuild_put(
+    def rebuild_append(
         self,
         queues: frozenset[int],
         dense: NDArray[np.int64],
         queue_offsets: NDArray[np.int64],
         units: NDArray[np.void],
     ) -> None:
-        """As put, for queues being rebuilt and nothing else. What the log itself has twice is
+        """As append, for queues being rebuilt and nothing else. What the log itself has twice is
         taken once, and numbers that it does not have become pre-blank units."""
         with self._lock:
-            self._put(dense, queue_offsets, units, queues)
+            self._append(dense, queue_offsets, units, queues)
 
     def rebuild_end(self, queues: Iterable[int]) -> None:
         """These queues are whole again. One that had come further than the log can tell, since its
-        last records are damaged or expired, ends where it did. Raises as `put` does."""
+        last records are damaged or expired, ends where it did. Raises as `append` does."""
         with self._lock:
             self.mender.healed(queues)
 
@@ -426,14 +426,14 @@ class ConsumeQueueStore:
         with self._lock, Change(self._units):
             self._units.ends[dense] = self._units.spilled[dense] = end
             self._units.cut(dense, end)
-            self.mender.found(dense)
+            self.mender.note_loaded(dense)
 
     def drop_deleted(self, is_deleted: Callable[[str], bool]) -> list[str]:
         """Remove queues of a broker's topics that are gone, as far as its files tell: they had no
         files, and their topic `is_deleted`, or its other queues were found begun again and all
         records of these are older. Returns their names. Raises as `rebuild_begin` does."""
         with self._lock:
-            gone = self.mender.found_deleted(is_deleted)
+            gone = self.mender.deleted_queues(is_deleted)
             self.delete(gone)
         return [self.mender.name(dense) for dense in gone]
 
@@ -454,7 +454,7 @@ class ConsumeQueueStore:
         if faults:
             raise faults[0]
 
-    def _put(
+    def _append(
         self,
         dense: NDArray[np.int64],
         queue_offsets: NDArray[np.int64],
@@ -465,16 +465,16 @@ class ConsumeQueueStore:
             return np.zeros(0, dtype=np.int64)
         runs = regroup(dense, queue_offsets, units)
         next_in_queue = runs.contiguous & (runs.first == self._units.ends[runs.queues])
-        if self.next_offset <= self.mender.found_to:
-            next_in_queue &= self.mender.lie_behind(runs)
+        if self.next_offset <= self.mender.loaded_to:
+            next_in_queue &= self.mender.are_behind(runs)
         generation = self._units.generation
         if self.mender.damaged:
-            next_in_queue &= ~self.mender.takes_apart(runs.queues, remake)
+            next_in_queue &= ~self.mender.needs_append(runs.queues, remake)
         grown = next_in_queue
         if not next_in_queue.all():
             grown = next_in_queue.copy()
             for run in np.flatnonzero(~next_in_queue).tolist():
-                grown[run] = self.mender.put(runs, run, remake)
+                grown[run] = self.mender.append(runs, run, remake)
             if self._units.generation != generation:
                 self._minimum.clear()  # a queue may have begun again
         self._units.scatter(runs, self._units.make_room(runs, next_in_queue))

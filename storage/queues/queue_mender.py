@@ -69,11 +69,11 @@ class QueueMender:
         # None: numbers never go back
         self.records: Records | None = None
         # the highest log offset to which any of the queues points that were on the disk at the open
-        self.found_to = -1
-        self._found: set[int] = set()
+        self.loaded_to = -1
+        self._loaded: set[int] = set()
         # topic -> log offset of the earliest record with which one of its queues, as they were
         # found, had begun again
-        self._found_begun_again: dict[str, int] = {}
+        self._loaded_begun_again: dict[str, int] = {}
         self._units = units
         self._table = table
         # dense -> numbers and cells of records that those behind them have to confirm
@@ -95,12 +95,12 @@ class QueueMender:
             self.damaged = {**self.damaged, dense: reason}
             self.floors.keep(dense, max(end, int(self._units.ends[dense])))
 
-    def found(self, dense: int) -> None:
+    def note_loaded(self, dense: int) -> None:
         """The queue's units are those that it has on the disk."""
-        self._found.add(dense)
-        self.found_to = max(self.found_to, int(self._units.last_physical[dense]))
+        self._loaded.add(dense)
+        self.loaded_to = max(self.loaded_to, int(self._units.last_physical[dense]))
 
-    def lie_behind(self, runs: QueueRuns) -> NDArray[np.bool_]:
+    def are_behind(self, runs: QueueRuns) -> NDArray[np.bool_]:
         """Which runs lie in the log behind what their queue has: a queue that was found may have
         begun again behind them."""
         first_at = runs.cells.view(UNIT_DTYPE)["physical_offset"][runs.starts]
@@ -108,15 +108,15 @@ class QueueMender:
         behind |= self._units.ends[runs.queues] == 0
         return behind
 
-    def found_deleted(self, is_deleted: Callable[[str], bool]) -> list[int]:
+    def deleted_queues(self, is_deleted: Callable[[str], bool]) -> list[int]:
         """See ConsumeQueueStore.drop_deleted; what was found is not told a second time."""
-        gone, begun, ends = [], self._found_begun_again, self._units.ends[: self._table.count]
+        gone, begun, ends = [], self._loaded_begun_again, self._units.ends[: self._table.count]
         for dense in np.flatnonzero(ends).tolist():
             topic, _ = self._table.name(dense)
             older = int(self._units.last_physical[dense]) < begun.get(topic, 0)
-            if dense not in self._found and (older or is_deleted(topic)):
+            if dense not in self._loaded and (older or is_deleted(topic)):
                 gone.append(dense)
-        self._found_begun_again = {}
+        self._loaded_begun_again = {}
         return gone
 
     def rebuild_begin(self, queues: Iterable[int]) -> None:
@@ -125,8 +125,8 @@ class QueueMender:
             self.mark_damaged(dense, "it is being rebuilt")
             self._undecided.pop(dense, None)
 
-    def takes_apart(self, queues: NDArray[np.int64], remake: frozenset[int]) -> NDArray[np.bool_]:
-        """Which of these queues take nothing without `put`, whatever comes."""
+    def needs_append(self, queues: NDArray[np.int64], remake: frozenset[int]) -> NDArray[np.bool_]:
+        """Which of these queues take nothing without `append`, whatever comes."""
         return np.isin(queues, list(self._undecided if remake else self.damaged))
 
     def healed(self, queues: Iterable[int]) -> None:
@@ -161,7 +161,7 @@ class QueueMender:
         topic, queue_id = self._table.name(dense)
         return f"{topic}/{queue_id}"
 
-    def put(self, runs: QueueRuns, run: int, remake: frozenset[int]) -> bool:
+    def append(self, runs: QueueRuns, run: int, remake: frozenset[int]) -> bool:
         """A run that does not simply continue its queue; True if the queue grew."""
         dense, start, count = int(runs.queues[run]), int(runs.starts[run]), int(runs.counts[run])
         offsets, cells = runs.offsets[start : start + count], runs.cells[start : start + count]
@@ -172,13 +172,15 @@ class QueueMender:
         bounds = [0, *(np.flatnonzero(np.diff(offsets) < 1) + 1).tolist(), count]
         grew = False
         for begin, end in pairwise(bounds):
-            grew |= self._put_piece(dense, offsets[begin:end], cells[begin:end])
+            grew |= self._append_piece(dense, offsets[begin:end], cells[begin:end])
             if dense in self.damaged:
                 break
         return grew
 
-    def _put_piece(self, dense: int, offsets: NDArray[np.int64], cells: NDArray[np.void]) -> bool:
-        """As `put`, of numbers that rise."""
+    def _append_piece(
+        self, dense: int, offsets: NDArray[np.int64], cells: NDArray[np.void]
+    ) -> bool:
+        """As `append`, of numbers that rise."""
         units, first, count = self._units, int(offsets[0]), len(offsets)
         physical = cells.view(UNIT_DTYPE)["physical_offset"].astype(np.int64)
         if not is_impossible(first, int(physical[0])):
@@ -244,7 +246,7 @@ class QueueMender:
         with Change(units):
             if queue_offset <= units.first(dense):
                 units.forget(dense)
-                units.begin(dense, queue_offset)
+                units.create_at(dense, queue_offset)
             else:
                 units.cut(dense, queue_offset)
 
@@ -257,8 +259,8 @@ class QueueMender:
             if first < end or (first > end and (self.from_log_start or end)):
                 self.floors.contradicted(dense, first)
                 with Change(units):
-                    units.begin(dense, first)
-        elif first < end and units.stands_for_nothing(dense, first):
+                    units.create_at(dense, first)
+        elif first < end and units.is_blank_from(dense, first):
             self.floors.contradicted(dense, first)
             with Change(units):
                 units.cut(dense, first)
@@ -270,7 +272,7 @@ class QueueMender:
             return
         if units.has_no_files(dense):
             with Change(units):
-                units.stand_at(dense, end)
+                units.set_end(dense, end)
         else:
             logger.warning(
                 "the log has no %d..%d of %s", int(units.ends[dense]), end - 1, self.name(dense)
@@ -322,7 +324,7 @@ class QueueMender:
                 end = offset
             if offset > end:
                 if units.queue(dense).first < 0 and end == 0:
-                    units.begin(dense, offset)
+                    units.create_at(dense, offset)
                 else:
                     logger.warning("the log has no %d..%d of %s", end, offset - 1, self.name(dense))
                     units.fill(dense, offset)
@@ -372,7 +374,7 @@ class QueueMender:
             if not self._is_right(dense, int(offsets[row]), held[row - skip]):
                 return int(row)
         if len(right) and not int(offsets[right[0]]):
-            self._note_found_begun_again(dense, int(held["physical_offset"][right[0] - skip]))
+            self._note_loaded_begun_again(dense, int(held["physical_offset"][right[0] - skip]))
         return count if len(right) == len(others) else int(others[len(right)])
 
     def _is_right(self, dense: int, queue_offset: int, unit: np.void) -> bool:
@@ -382,7 +384,7 @@ class QueueMender:
         place = int(unit["physical_offset"]), int(unit["size"])
         return self.records.holds(topic, queue_id, queue_offset, place)
 
-    def _note_found_begun_again(self, dense: int, log_offset: int) -> None:
+    def _note_loaded_begun_again(self, dense: int, log_offset: int) -> None:
         topic, _ = self._table.name(dense)
-        known = self._found_begun_again.get(topic, log_offset)
-        self._found_begun_again[topic] = min(known, log_offset)
+        known = self._loaded_begun_again.get(topic, log_offset)
+        self._loaded_begun_again[topic] = min(known, log_offset)

@@ -80,7 +80,7 @@ class QueueUnits:
         unit = self.read(dense, first, 1)
         return int(unit["physical_offset"][0]) if len(unit) else 0
 
-    def stands_for_nothing(self, dense: int, queue_offset: int) -> bool:
+    def is_blank_from(self, dense: int, queue_offset: int) -> bool:
         """Whether all units from there on are pre-blank."""
         last = self.read(dense, int(self.ends[dense]) - 1, 1)
         if not _pre_blank(last).all():
@@ -227,17 +227,17 @@ class QueueUnits:
         self.last_physical[dense] = int(cells[-1:].view(UNIT_DTYPE)["physical_offset"][0])
         self.ends[dense] = end
 
-    def stand_at(self, dense: int, queue_offset: int) -> None:
+    def set_end(self, dense: int, queue_offset: int) -> None:
         """A queue without units gets `queue_offset` for its first record; inside a Change."""
         self.spilled[dense] = self.ends[dense] = queue_offset
 
-    def begin(self, dense: int, queue_offset: int) -> None:
+    def create_at(self, dense: int, queue_offset: int) -> None:
         """Let an empty queue begin at `queue_offset`, with pre-blank units before it."""
         with self.file_lock:
             queue = self.queue(dense)
             try:
                 queue.destroy()
-                queue.begin(queue_offset)
+                queue.create_at(queue_offset)
             except OSError as error:
                 raise _write_fault(queue, queue_offset, error) from error
             self.spilled[dense] = queue_offset
@@ -299,7 +299,7 @@ class QueueUnits:
     def _write(self, dense: int, queue_offset: int, data: Buffer) -> None:
         queue = self.queue(dense)
         try:
-            self._room.take(len(data))
+            self._room.claim(len(data))
             queue.write(queue_offset, data)
         except OSError as error:
             raise _write_fault(queue, queue_offset, error) from error

@@ -179,7 +179,7 @@ def _scan(
         found.log_end = scanner.last_record
         found.reason = f"record at {scanner.last_record}: its properties end in zero bytes"
     found.damages = scanner.damages
-    _look_for_lost(found, mapped, config)
+    _find_lost(found, mapped, config)
     # Not the checkpoint's times too: they carry no checksum, what they can say the records or our
     # point say as well, and no message is stored earlier than this from now on.
     found.store_timestamp = max(
@@ -198,7 +198,7 @@ def _whole_below(found: Examination, config: StoreConfig) -> int:
     return point.dispatched if point.dispatched <= point.flushed else 0
 
 
-def _look_for_lost(found: Examination, mapped: MappedFileQueue, config: StoreConfig) -> None:
+def _find_lost(found: Examination, mapped: MappedFileQueue, config: StoreConfig) -> None:
     """Whether files are gone that held what was durable. Raises StoreLayoutError on a node that
     confirms for itself."""
     point = found.point

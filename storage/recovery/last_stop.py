@@ -3,7 +3,7 @@
     page cache   dropped before anything is read if an fsync had failed, or may have, as the stop
                  was not clean (then an interrupted move is finished: set_aside.py)
     examine      (analysis.py)
-    begin        note what may be missing, then lower the flag; only now may the store be changed
+    note_open    note what may be missing, then lower the flag; only now may the store be changed
     recover      (recovery.py)
     flushed      all of the log is durable: nothing that counted as held can be missing any more
 
@@ -64,7 +64,7 @@ class LastStop:
             lost=found.lost,
         )
 
-    def begin(self, found: Examination) -> None:
+    def note_open(self, found: Examination) -> None:
         """Before the store is changed; durable on return."""
         self._session.save(self.next_session(found))
         self._flag.lower()
@@ -101,15 +101,15 @@ class LastStop:
                 f"follow one that has the log; if no node has it, remove {self._session.path} "
                 "to continue without what was in it, whose queue offsets are given again"
             )
-        self._session.found_again()
+        self._session.clear_lost()
 
     def start_over(self) -> None:
         """The log is another node's from now on, whole or cut to what that says."""
-        self._session.found_again()
+        self._session.clear_lost()
 
-    def settle(self) -> None:
+    def forget_doubt(self) -> None:
         """The doubt has been acted on: forget it, durably."""
-        self._session.settle()
+        self._session.forget_doubt()
 
     def note_failed_fsync(self) -> None:
         """For the next open, as far as the disk lets it be noted; may be called again."""

@@ -127,7 +127,7 @@ def _open_locked(
             "the last process ended while it was setting the log aside: the whole log is "
             f"now in {aside}"
         )
-    last_stop.begin(found)
+    last_stop.note_open(found)
     abort.create(os.getpid())
     parts = open_parts(geometry, files, clock)
     try:

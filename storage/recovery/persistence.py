@@ -83,7 +83,7 @@ class Persistence:
             if flushed <= parts.log.min_offset:
                 flushed = 0  # of an empty log not even its beginning need be on the disk
             durable = min(confirmed, flushed)
-            self._look_at_times(flushed)
+            self._update_times(flushed)
             queues = parts.queues.flush()
             index_time = self._save_index()
             self._save_producers(flushed, closing)
@@ -119,7 +119,7 @@ class Persistence:
             yield
             self._starting_over = False
 
-    def _look_at_times(self, flushed: int) -> None:
+    def _update_times(self, flushed: int) -> None:
         """The store times (ms) that are durable: the appender's, on a slave those of dispatch.
 
         Once all that is durable is dispatched, the time is that of the last record, which is not

@@ -50,10 +50,10 @@ def take_prologue(parts: StoreParts, data: bytes) -> None:
     # the producers first: without the numbers all of it is asked for again
     with refusing(f"{parts.producer_begins.path} cannot be written"):
         known = parts.producer_begins.save(producers, start)
-    parts.producers.begin_with(known)
+    parts.producers.add_missing(known)
     with refusing(f"{parts.queue_begins.path} cannot be written"):
         parts.queue_begins.save(replace(value, log_offset=start))
-    parts.queues.begin_empty(dense_numbers(parts.queue_table, value.begins))
+    parts.queues.set_empty_ends(dense_numbers(parts.queue_table, value.begins))
 
 
 def _parted(data: bytes) -> tuple[bytes, bytes]:

@@ -80,7 +80,7 @@ def load_queues(
     for topic, queue_id, _ in directories:
         loader.load(topic, queue_id)
     loader.report_missing()
-    loader.begin_empty()
+    loader.set_empty_ends()
     return loader.findings
 
 
@@ -171,9 +171,9 @@ class _Loader:
             if known != self._begins.get(dense):
                 self._damaged(dense, "its directory is missing", known)
 
-    def begin_empty(self) -> None:
+    def set_empty_ends(self) -> None:
         """Queues of which the log says nothing, and that have no units."""
-        self._store.begin_empty(self._begins)
+        self._store.set_empty_ends(self._begins)
 
     def _end(self, queue: ConsumeQueue, known: int) -> int | str:
         """Where the queue ends, or what is wrong with it."""

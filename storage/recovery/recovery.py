@@ -223,7 +223,7 @@ def _load_producers(parts: StoreParts, report: RecoveryReport) -> None:
     if table.next_offset > end:
         table.truncate(end, parts.source.count_records)
     if begins is not None:
-        table.begin_with(begins)
+        table.add_missing(begins)
 
 
 def _dispatch(

@@ -20,7 +20,7 @@ from ..errors import (
 )
 from ..store_parts import StoreParts
 from .persistence import Persistence, telling
-from .undispatched_tail import begin_at_ends
+from .undispatched_tail import reset_to_queue_ends
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ def _cut(parts: StoreParts, offset: int) -> None:
                 "node, which ends that"
             )
         ) from error
-    begin_at_ends(parts)
+    reset_to_queue_ends(parts)
     if parts.queues.next_offset >= offset:
         # else the queues do not know yet what the log still holds
 

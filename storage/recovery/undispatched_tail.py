@@ -39,7 +39,7 @@ def read_tail(parts: StoreParts, end: int) -> tuple[int, int]:
     if parts.queues.damaged:
         # whatever units these have by now: the rest of theirs may lie anywhere
         dispatched = 0
-    begin_at_ends(parts)
+    reset_to_queue_ends(parts)
     table, numbers = parts.queue_table, _TailNumbers(parts)
     position, time = max(dispatched, parts.log.min_offset), 0
     while position < end:
@@ -52,12 +52,12 @@ def read_tail(parts: StoreParts, end: int) -> tuple[int, int]:
                 register_queue(table, lost.topic, lost.queue_id), lost.queue_offset, batch.start
             )
         found = unit_columns(columns)
-        numbers.take(register_queues(table, found), found.queue_offset, found.units)
+        numbers.add(register_queues(table, found), found.queue_offset, found.units)
         feed_producers(parts.producers, batch)
         if columns.count:
             time = int(columns.store_timestamp[-1])
         position = batch.end
-    numbers.settle()
+    numbers.resolve()
     return position, time
 
 
@@ -83,7 +83,7 @@ class _TailNumbers:
         elif dense >= 0 and self._following[dense] == number:
             self._following[dense] += 1
 
-    def take(
+    def add(
         self, dense: NDArray[np.int64], numbers: NDArray[np.int64], units: NDArray[np.void]
     ) -> None:
         if not len(dense):
@@ -108,7 +108,7 @@ class _TailNumbers:
             pieces = self._doubted.setdefault(int(runs.queues[run]), [])
             pieces.append((runs.offsets[rows], physical[rows].astype(np.int64)))
 
-    def settle(self) -> None:
+    def resolve(self) -> None:
         for dense, pieces in self._doubted.items():
             known, before = int(self._following[dense]), int(self._last[dense])
             numbers, physical = (np.concatenate(each) for each in zip(*pieces, strict=True))
@@ -116,7 +116,7 @@ class _TailNumbers:
             self._following[dense] = max(known, found)
 
 
-def begin_at_ends(parts: StoreParts) -> None:
+def reset_to_queue_ends(parts: StoreParts) -> None:
     """Set the next queue offsets to what the queues know; `read_tail` adds what the tail holds."""
     ends = parts.queues.next_offsets()
     parts.queue_table.next_queue_offsets[: len(ends)] = ends

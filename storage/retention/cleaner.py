@@ -56,7 +56,7 @@ class Cleaner:
         be asked or a file not be deleted."""
         dropped = 0
         with write_lock, suppress(OSError):  # a full disk: what is not noted counts from later on
-            self._parts.seen_time.look(file.path.name for file in self._parts.log.files[:-1])
+            self._parts.seen_time.update(file.path.name for file in self._parts.log.files[:-1])
         while True:
             with write_lock:
                 gone = self._drop_next()

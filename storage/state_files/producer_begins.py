@@ -52,7 +52,7 @@ def _cut(data: bytes, log_offset: int) -> TableSnapshot:
     """Raises FormatError."""
     older = ProducerTable()
     older.restore(data)
-    older.begin_at(log_offset, KEPT)
+    older.keep_below(log_offset, KEPT)
     return older.snapshot()
 
 

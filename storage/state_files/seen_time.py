@@ -67,11 +67,11 @@ class SeenTime:
         """For how long of that the wall clock has not jumped."""
         if self._clock.jump is not None:
             return 0
-        settled = self._clock.settled_at
+        accepted = self._clock.accepted_at
         since = self.now_ms - self._steady_from_ms
-        return since if settled is None else min(since, self._ms_since(settled))
+        return since if accepted is None else min(since, self._ms_since(accepted))
 
-    def look(self, names: Iterable[str]) -> None:
+    def update(self, names: Iterable[str]) -> None:
         """`names` are all that there is; what is new is first seen now. Saved at once if that
         changed anything, and once a minute. Raises OSError."""
         now = self.now_ms

@@ -110,12 +110,12 @@ class SessionFile:
         if self.value is not None:
             self.save(replace(self.value, counts_unflushed=counts))
 
-    def settle(self) -> None:
+    def forget_doubt(self) -> None:
         """The doubt has been acted on."""
         if self.value is not None:
             self.save(replace(self.value, doubt=""))
 
-    def found_again(self) -> None:
+    def clear_lost(self) -> None:
         """Nothing of the log is lost any more."""
         if self.value is not None and self.value.lost:
             self.save(replace(self.value, lost=0))

@@ -52,10 +52,10 @@ class TimeSteps:
             )
 
     def begin_after(self, store_timestamp: int) -> None:
-        """The record before the next one that `take` gets has that time; 0: unknown."""
+        """The record before the next one that `add` gets has that time; 0: unknown."""
         self._newest = store_timestamp
 
-    def take(self, physical_offset: NDArray[np.int64], store_timestamp: NDArray[np.int64]) -> None:
+    def add(self, physical_offset: NDArray[np.int64], store_timestamp: NDArray[np.int64]) -> None:
         """Columns of the next records in the log's order; at least one."""
         newest, self._newest = self._newest, int(store_timestamp[-1])
         # one comparison for a batch in which time only goes forward

@@ -256,11 +256,11 @@ class _Verification:
         backwards = np.flatnonzero(np.diff(offsets, prepend=before) < 1).tolist()
         for begin, end in pairwise(sorted({0, *backwards, len(offsets)})):
             if begin in backwards and queue is not None:
-                self._look_for_begin(queue, int(offsets[begin]), wanted_units[begin])
+                self._check_begun_again(queue, int(offsets[begin]), wanted_units[begin])
             rows = slice(begin, end)
             self._check_run(topic, queue_id, queue, offsets[rows], wanted_units[rows])
 
-    def _look_for_begin(self, queue: QueueFiles, offset: int, wanted: np.void) -> None:
+    def _check_begun_again(self, queue: QueueFiles, offset: int, wanted: np.void) -> None:
         """If the queue says too that it began again with this record, as a broker's does after its
         topic was deleted and created again, what was there before is gone from it."""
         unit, log_offset = queue.read(offset, 1), int(wanted["physical_offset"])

@@ -54,10 +54,10 @@ def small_faults(
         (paths.checkpoint, lambda data: _checkpoint(data, newest_time, log_end)),
         (paths.recovery_point, decode_recovery_point),
         (paths.index_state, decode_index_state),
-        (paths.producers, ProducerTable(kept=1, settled=lambda: 0).restore),
+        (paths.producers, ProducerTable(kept=1, safe_offset=lambda: 0).restore),
         (paths.own / REPLICATION, _replication),
         (paths.log_identity, parse),
-        (paths.producer_begins, ProducerTable(kept=1, settled=lambda: 0).restore),
+        (paths.producer_begins, ProducerTable(kept=1, safe_offset=lambda: 0).restore),
     ]
     backed_up: list[tuple[Path, Callable[[bytes], object]]] = [
         (paths.epochs, decode_epochs),

@@ -51,7 +51,7 @@ class StorePortSuite:
         assert opened.store.confirmed.value == 0
         assert opened.store.epochs.table == EpochTable()
         assert opened.store.doubt == ""
-        opened.store.settle_doubt()
+        opened.store.forget_doubt()
 
     def test_a_master_begins_an_epoch_and_takes_puts(self, opened: Opened) -> None:
         store = opened.store

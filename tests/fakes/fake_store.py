@@ -220,8 +220,8 @@ class FakeStore:
         self.disk.counts_unflushed = False
         return True
 
-    def settle_doubt(self) -> None:
-        self.before("settle_doubt")
+    def forget_doubt(self) -> None:
+        self.before("forget_doubt")
         self.disk.doubt = ""
 
     def append(self, payload: bytes) -> tuple[int, int]:

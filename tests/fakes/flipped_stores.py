@@ -150,7 +150,7 @@ def base_store(*, clean: bool, property_crc: bool = False) -> Base:
             mark = ProducerMark("producer", 1, int(turn == 5), 0, len(puts))
             head = b"__TL_SEQ\x01%s\x02" % mark.encode().encode()
             puts[0] = replace(puts[0], properties=head + puts[0].properties)
-        store.append(batch_of(puts))
+        store.put(batch_of(puts))
         store.reput.run_to() if not clean or turn % 2 else None
         if turn == 3:
             store.flush()

@@ -142,7 +142,7 @@ class Replica:
     def put(self, count: int = 1, size: int = 100) -> int:
         """`count` messages in one batch; where the log ends then."""
         batch = batch_of([Put("T", number % 4, b"%d" % number * size) for number in range(count)])
-        return self.store.append(batch).end_offset
+        return self.store.put(batch).end_offset
 
     def log(self) -> bytes:
         """The whole log."""

@@ -12,7 +12,7 @@ from tandemlog.testing.memory_files import MemoryFiles
 from tandemlog_server.storage.config import StoreConfig
 from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.metadata.topics import TopicConfig
-from tandemlog_server.storage.puts.put_path import AppendResult
+from tandemlog_server.storage.puts.put_path import PutResult
 from tandemlog_server.storage.reads.results import GetResult
 
 DIRECTORY = Path("/store")
@@ -66,21 +66,19 @@ class Bench:
         """A process that dies gives its lock up."""
         self.store._lock_file.release()
 
-    def put(
-        self, count: int = 1, topic: str = "T", queue_id: int = 0, size: int = 5
-    ) -> AppendResult:
+    def put(self, count: int = 1, topic: str = "T", queue_id: int = 0, size: int = 5) -> PutResult:
         """`count` messages into one queue, in one batch; their bodies are numbered."""
         end = self.store.log.wrote.value
         puts = [
             Put(topic, queue_id, b"%d-%d" % (end, number) + b"." * size) for number in range(count)
         ]
         self.clock.advance(0.001)
-        return self.store.append(batch_of(puts))
+        return self.store.put(batch_of(puts))
 
-    def put_marked(self, mark: ProducerMark, count: int, queue_id: int = 0) -> AppendResult:
+    def put_marked(self, mark: ProducerMark, count: int, queue_id: int = 0) -> PutResult:
         """A request of an idempotent producer; the same mark makes the same request."""
         self.clock.advance(0.001)
-        return self.store.append(batch_of(marked(mark, count, queue_id)))
+        return self.store.put(batch_of(marked(mark, count, queue_id)))
 
     def settle(self) -> None:
         """Everything durable and dispatched."""

@@ -62,7 +62,7 @@ def a_store(name: str) -> Store:
         puts = [Put("T", each % 4, body, keys) for each, body in enumerate(bodies[:7])]
         puts.append(Put("U", 0, bodies[7], keys))
         bench.clock.advance(1.0)
-        bench.store.append(batch_of(puts))
+        bench.store.put(batch_of(puts))
         if number % 6 == 0:
             bench.put_marked(ProducerMark("p", 0, number // 6, 0, 2), 2)
         if number % 10 == 9:
@@ -179,7 +179,7 @@ def suffer(name: str, what: list[dict[str, Any]]) -> str:
 def _step(bench: Bench, store: Store, step: str) -> str:
     if step == "put":
         puts = [Put("T", queue, b"new") for queue in range(4)]
-        bench.store.append(batch_of(puts))
+        bench.store.put(batch_of(puts))
         bench.store.flush()
         bench.store.reput.run_to()
     elif step == "close":

@@ -185,7 +185,7 @@ class Master:
     def _put(self, count: int) -> None:
         for number in range(count):
             puts = [Put("T", number % 4, b"%d" % number * 20) for _ in range(2)]
-            self.bench.store.append(batch_of(puts))
+            self.bench.store.put(batch_of(puts))
         self.bench.store.flush()
         self.bench.store.advance_confirmed(self.bench.store.log.flushed.value)
 

@@ -46,7 +46,7 @@ class TestMessageStore(StorePortSuite):
         store.topics.create(TopicConfig("T", 4, 4), 1)
 
         def put() -> None:
-            store.append(batch_of([Put("T", 1, b"x" * 100)]))
+            store.put(batch_of([Put("T", 1, b"x" * 100)]))
 
         def another() -> StorePort:
             return open_store()

@@ -87,7 +87,7 @@ class ElectionCluster(Cluster, ABC):
             state = replace(state, incarnation=self.incarnation())
         self.saver(node)(state)
         if doubt:
-            store.settle_doubt()
+            store.forget_doubt()
         store.become_slave()
         node.store = store
         node.process = self.new_process(node, state)

@@ -41,7 +41,7 @@ from tandemlog_server.node.services.group_service import GroupService
 from tandemlog_server.node.services.leadership import Leadership, speaks
 from tandemlog_server.node.services.permissions import ADMIN, BROKER
 from tandemlog_server.node.settings.sections import GroupsSection
-from tandemlog_server.storage.puts.put_path import AppendResult
+from tandemlog_server.storage.puts.put_path import PutResult
 
 if TYPE_CHECKING:
     from tandemlog_server.storage.errors import StoreError
@@ -186,7 +186,7 @@ class Service:
         clock: FakeClock,
         *,
         appended: Callable[[], None],
-        promised: Callable[[PendingPut, AppendResult], None],
+        promised: Callable[[PendingPut, PutResult], None],
         describe: Callable[[], admin_pb2.DescribeClusterResponse],
         answering: Callable[[str, Any], Callable[[Any], None]],
     ) -> None:
@@ -196,7 +196,7 @@ class Service:
         self._appended = appended
         self._describe = describe
         self.answering = answering
-        self._results: dict[PendingPut, AppendResult] = {}
+        self._results: dict[PendingPut, PutResult] = {}
         self.calls: set[asyncio.Future[Any]] = set()
         self.streams: list[Any] = []
         self.current = CurrentRole(NoMasterRole("this node is starting"))
@@ -264,7 +264,7 @@ class Service:
 
     # --- what clients ask
 
-    def append(self, batch: RecordBatch, **more: object) -> AppendResult:
+    def append(self, batch: RecordBatch, **more: object) -> PutResult:
         """The pump's store."""
         result = self.store.append_batch(batch)
         self._appended()

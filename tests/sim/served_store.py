@@ -31,7 +31,7 @@ from tandemlog_server.storage.metadata.log_identity import LogIdentity
 from tandemlog_server.storage.metadata.topics import GroupTable, TopicConfig, TopicTable
 from tandemlog_server.storage.producers.producer_requests import Duplicate
 from tandemlog_server.storage.producers.producer_table import ProducerTable
-from tandemlog_server.storage.puts.put_path import AppendResult
+from tandemlog_server.storage.puts.put_path import PutResult
 from tandemlog_server.storage.puts.retried_requests import mark_of
 from tandemlog_server.storage.reads.results import GetResult, GetStatus, QueueRange
 
@@ -95,7 +95,7 @@ class Derived:
         held.append(row)
         self.rows.append(row)
         mark = mark_in(record.properties_raw) if MARK_NAME in data else None
-        self.producers.take(
+        self.producers.replay(
             np.array([start], np.int64),
             np.array([end - start], np.uint32),
             np.array([record.store_timestamp], np.int64),
@@ -185,7 +185,7 @@ class ServedStore(ElectedStore):
     def queue_end(self, topic: str, queue_id: int) -> int | None:
         return len(self.derived.queues.get((topic, queue_id), ()))
 
-    def append_batch(self, batch: RecordBatch) -> AppendResult:
+    def append_batch(self, batch: RecordBatch) -> PutResult:
         """As PutPath, for requests of one record. Raises BatchRefusedError."""
         mark = mark_of(batch)
         outcome = self.producers.check(mark, batch.count) if mark is not None else None
@@ -198,14 +198,14 @@ class ServedStore(ElectedStore):
         start, end = self.append(bytes(data))
         place = start - self.disk.start + HEAD + QUEUE_OFFSET
         struct.pack_into(">qq", self.disk.data, place, number, start)
-        return AppendResult([segment(start, number)], end, record.store_timestamp)
+        return PutResult([segment(start, number)], end, record.store_timestamp)
 
-    def _stored_before(self, outcome: Duplicate) -> AppendResult:
+    def _stored_before(self, outcome: Duplicate) -> PutResult:
         if not outcome.extents:
-            return AppendResult([], outcome.end_offset, outcome.store_timestamp, duplicate=True)
+            return PutResult([], outcome.end_offset, outcome.store_timestamp, duplicate=True)
         start = outcome.extents[0].physical_offset
         number = next(row.queue_offset for row in self.derived.rows if row.start == start)
-        return AppendResult(
+        return PutResult(
             [segment(start, number)], outcome.end_offset, outcome.store_timestamp, duplicate=True
         )
 

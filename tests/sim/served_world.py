@@ -35,7 +35,7 @@ from tandemlog_server.ha.state import HaState
 from tandemlog_server.ha.store_port import PROMISED_TABLES, tables_of
 from tandemlog_server.node.puts.put_stream import PendingPut
 from tandemlog_server.storage.config import FlushMode
-from tandemlog_server.storage.puts.put_path import AppendResult
+from tandemlog_server.storage.puts.put_path import PutResult
 
 ROUNDS = 50
 ANSWERED_WITHIN_S = 75.0
@@ -122,7 +122,7 @@ class ServedNodes(ElectionWorld):
         )
         return super().new_process(node, state)
 
-    def promised(self, node: ServedNode, pending: PendingPut, result: AppendResult) -> None:
+    def promised(self, node: ServedNode, pending: PendingPut, result: PutResult) -> None:
         """The answer PUT_OK leaves the node."""
         if not result.segments:
             return
@@ -294,7 +294,7 @@ class ServedWorld(ServedNodes):
     def answering(self, node: ServedNode, method: str, request: Any) -> Callable[[Any], None]:
         return self.promises.answering(node, method, request)
 
-    def promised(self, node: ServedNode, pending: PendingPut, result: AppendResult) -> None:
+    def promised(self, node: ServedNode, pending: PendingPut, result: PutResult) -> None:
         super().promised(node, pending, result)
         self.promises.acknowledged(node)
 

@@ -201,7 +201,7 @@ class Promoted:
             if request.producer in refused_of:
                 continue
             try:
-                result = self.store.append(request.batch)
+                result = self.store.put(request.batch)
             except BatchRefusedError as refused:
                 if not self.may_refuse(request, refused):
                     raise ViolationError(f"{request} sent again: {refused}") from refused
@@ -227,7 +227,7 @@ class Promoted:
                 self.store.topics.create(TopicConfig(topic, 2, 2), self.clock.now_ms())
             self.cluster.serial += 1
             body = b"x%d|" % self.cluster.serial
-            result = self.store.append(batch_of([Put(topic, queue_id, body)]))
+            result = self.store.put(batch_of([Put(topic, queue_id, body)]))
             place = (topic, queue_id, int(result.segments[0].queue_offsets[0]))
             self.ledger.see(place, body)
 
@@ -249,7 +249,7 @@ def check_producers(store: MessageStore, requests: Iterable[Request], ledger: Le
         if batch.end == position:
             break
         columns = batch.columns
-        fresh.take(
+        fresh.replay(
             columns.physical_offset, columns.size, columns.store_timestamp,
             columns.producer_marks, batch.end,
         )  # fmt: skip

@@ -104,7 +104,7 @@ class Clients(StoreCluster):
         node = self.master
         store = node.store
         try:
-            result = store.append(request.batch)
+            result = store.put(request.batch)
         except BatchRefusedError as refused:
             self.refused(producer, request, refused)
             return False

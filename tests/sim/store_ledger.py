@@ -20,7 +20,7 @@ from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.record.record import Record, decode_record, is_blank
 from tandemlog_server.storage.errors import OffsetOutOfRangeError, StoreBusyError
 from tandemlog_server.storage.message_store import MessageStore
-from tandemlog_server.storage.puts.put_path import AppendResult
+from tandemlog_server.storage.puts.put_path import PutResult
 from tandemlog_server.storage.reads.results import GetResult, GetStatus
 
 Queue = tuple[str, int]
@@ -52,7 +52,7 @@ class Ledger:
 
     # -- what clients are told
 
-    def appended(self, request: Request, result: AppendResult, now: float) -> None:
+    def appended(self, request: Request, result: PutResult, now: float) -> None:
         """The master has stored it, or says where it did before; nothing is promised yet. `now` is
         the world's own time, in seconds."""
         for put in request.puts:
@@ -62,7 +62,7 @@ class Ledger:
                 body = request.puts[segment.first_index + number].body
                 self.appended_at[body] = segment.physical_offset
 
-    def acknowledge(self, request: Request, result: AppendResult, store: MessageStore) -> None:
+    def acknowledge(self, request: Request, result: PutResult, store: MessageStore) -> None:
         """The producer gets its answer."""
         request.acknowledged = True
         self.acknowledged.append(request)

@@ -18,7 +18,7 @@ from tandemlog.format.record.batch import RecordBatch
 from tandemlog.format.record.producer_mark import ProducerMark
 from tandemlog.format.record.request_checksum import request_checksum
 from tandemlog_server.storage.message_store import MessageStore
-from tandemlog_server.storage.puts.put_path import AppendResult
+from tandemlog_server.storage.puts.put_path import PutResult
 
 
 @dataclass(eq=False)
@@ -31,7 +31,7 @@ class Request:
     sequence: int
     puts: list[Put]
     batch: RecordBatch
-    result: AppendResult | None = None
+    result: PutResult | None = None
     life: int = -1
     acknowledged: bool = False
 

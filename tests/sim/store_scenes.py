@@ -192,7 +192,7 @@ def another_request_of_that_number(seed: int) -> Stage:
     other.number(known.epoch, known.sequence)
     refused = ""
     try:
-        result = node.store.append(other.batch)
+        result = node.store.put(other.batch)
         world.ledger.acknowledge(other, result, node.store)
     except BatchRefusedError as fault:
         refused = fault.code

@@ -103,7 +103,7 @@ def test_a_get_takes_what_fits_whatever_the_sizes(max_bytes: int) -> None:
     bench = Bench(replace(CONFIG, queue_file_size=200_000, commit_log_file_size=1 << 22))
     bodies = [b"%d" % n + bytes(2_000 if 1_000 <= n < 2_000 else 10) for n in range(4_000)]
     for first in range(0, len(bodies), 500):
-        bench.store.append(batch_of([Put("T", 0, body) for body in bodies[first : first + 500]]))
+        bench.store.put(batch_of([Put("T", 0, body) for body in bodies[first : first + 500]]))
     bench.settle()
     read: list[bytes] = []
     while len(read) < len(bodies):
@@ -122,8 +122,8 @@ def test_a_get_takes_what_fits_whatever_the_sizes(max_bytes: int) -> None:
 def test_gets_of_few_messages_find_all_of_them(max_messages: int) -> None:
     """They read few units, and more when a queue's next ones have no records."""
     bench = Bench(replace(CONFIG, queue_file_size=20_000))
-    first = bench.store.append(batch_of([Put("T", 0, b"old")] * 400)).end_offset
-    bench.store.append(batch_of([Put("T", 0, b"new %d" % n) for n in range(900)]))
+    first = bench.store.put(batch_of([Put("T", 0, b"old")] * 400)).end_offset
+    bench.store.put(batch_of([Put("T", 0, b"new %d" % n) for n in range(900)]))
     bench.settle()
     log = bench.store.log
     with patch.object(type(log), "min_offset", first):  # its head has expired this very moment
@@ -151,7 +151,7 @@ def test_a_get_goes_over_log_files() -> None:
 def test_many_queues_in_one_batch() -> None:
     bench = Bench(topics=("A", "B"))
     puts = [Put("AB"[n % 2], n % 3, b"%d" % n) for n in range(300)]
-    bench.store.append(batch_of(puts))
+    bench.store.put(batch_of(puts))
     bench.settle()
     for topic in "AB":
         for queue_id in range(3):
@@ -163,9 +163,9 @@ def test_many_queues_in_one_batch() -> None:
 
 def test_queries_by_key_tag_and_time() -> None:
     bench = Bench()
-    bench.store.append(batch_of([Put(properties=b"KEYS\x01a b\x02TAGS\x01x\x02", topic="T")]))
+    bench.store.put(batch_of([Put(properties=b"KEYS\x01a b\x02TAGS\x01x\x02", topic="T")]))
     bench.clock.advance(1)
-    bench.store.append(batch_of([Put(properties=b"KEYS\x01b\x02UNIQ_KEY\x01u\x02", topic="T")]))
+    bench.store.put(batch_of([Put(properties=b"KEYS\x01b\x02UNIQ_KEY\x01u\x02", topic="T")]))
     bench.settle()
     query = bench.store.reader.query_key
     first, second = query("T", "b").physical_offsets
@@ -204,7 +204,7 @@ def test_a_position_inside_a_record_is_no_record() -> None:
 def test_puts_to_what_is_not_there_are_refused(puts: list[Put], code: str) -> None:
     bench = Bench()
     with pytest.raises(BatchRefusedError) as refused:
-        bench.store.append(batch_of(puts))
+        bench.store.put(batch_of(puts))
     assert refused.value.code == code
     assert refused.value.record_index == len(puts) - 1
     assert bench.store.log.wrote.value == 0

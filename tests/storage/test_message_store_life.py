@@ -103,11 +103,11 @@ def test_without_an_index_all_but_keys_is_served() -> None:
 def test_store_times_never_fall() -> None:
     bench = Bench()
     now = bench.clock.now_ms()
-    first = bench.store.append(batch_of([Put("T")]), now_ms=now + 500)
-    second = bench.store.append(batch_of([Put("T")]), now_ms=now)
+    first = bench.store.put(batch_of([Put("T")]), now_ms=now + 500)
+    second = bench.store.put(batch_of([Put("T")]), now_ms=now)
     assert second.store_timestamp == first.store_timestamp
     bench.kill()
-    third = bench.store.append(batch_of([Put("T")]), now_ms=now)
+    third = bench.store.put(batch_of([Put("T")]), now_ms=now)
     assert third.store_timestamp > first.store_timestamp
 
 

@@ -121,7 +121,7 @@ def test_a_node_outlives_a_log_file_that_was_cut_short(tmp_path: Path) -> None:
     store = MessageStore.open(config)
     store.topics.create(TopicConfig("T", 1, 1), 0)
     for number in range(40):
-        store.append(batch_of([Put("T", 0, b"%d" % number + b"." * 1000)]))
+        store.put(batch_of([Put("T", 0, b"%d" % number + b"." * 1000)]))
     store.flush()
     store.reput.run_to()
     [log] = (tmp_path / "commitlog").iterdir()

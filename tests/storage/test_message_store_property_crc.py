@@ -34,7 +34,7 @@ def stored(bench: Bench, queue_id: int = 0) -> list[bytes]:
 def test_each_record_is_what_rocketmq_writes(count: int, properties: bytes, born_host: str) -> None:
     bench = Bench(WITH_CRC)
     puts = [Put("T", n % 2, b"b%d" % n * n, properties, born_host=born_host) for n in range(count)]
-    result = bench.store.append(batch_of(puts))
+    result = bench.store.put(batch_of(puts))
     bench.settle()
     records = stored(bench) + stored(bench, 1)
     assert len(records) == count
@@ -108,7 +108,7 @@ def test_what_leaves_no_room_is_refused(
     bench = Bench(replace(WITH_CRC, commit_log_file_size=1 << 20))
     puts = [Put("T")] * (count - 1) + [Put("T", properties=properties)]
     with pytest.raises(BatchRefusedError, match=reason) as caught:
-        bench.store.append(batch_of(puts))
+        bench.store.put(batch_of(puts))
     assert (caught.value.code, caught.value.record_index) == (code, count - 1)
     assert bench.store.log.wrote.value == 0
 
@@ -129,11 +129,11 @@ def test_a_zero_byte_that_is_taken_outlives_a_power_cut(
     bench.clock.advance(1)
     taken = 3
     if length < PAGE - (20 if property_crc else 0):
-        bench.store.append(batch)
+        bench.store.put(batch)
         taken += count
     else:
         with pytest.raises(BatchRefusedError, match="a zero byte in them"):
-            bench.store.append(batch)
+            bench.store.put(batch)
     bench.put(5)
     bench.settle()
     bench.crash()
@@ -144,9 +144,9 @@ def test_a_record_that_fits_only_without_it_is_refused() -> None:
     limit = WITH_CRC.commit_log_file_size - 8
     frame = len(Put("T", body=b"").record())
     bench = Bench(WITH_CRC)
-    bench.store.append(batch_of([Put("T", body=b"x" * (limit - frame - 20))]))
+    bench.store.put(batch_of([Put("T", body=b"x" * (limit - frame - 20))]))
     with pytest.raises(BatchRefusedError, match="limit"):
-        bench.store.append(batch_of([Put("T", body=b"x" * (limit - frame - 19))]))
+        bench.store.put(batch_of([Put("T", body=b"x" * (limit - frame - 19))]))
 
 
 def test_old_records_without_one_are_served_beside_new_ones_with_it() -> None:

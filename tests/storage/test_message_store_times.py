@@ -4,7 +4,7 @@ import pytest
 
 from fakes.batches import Put, batch_of
 from fakes.stores import Bench
-from tandemlog_server.storage.clock import MAX_AHEAD_MS, SETTLE_S
+from tandemlog_server.storage.clock import ACCEPT_JUMP_S, MAX_AHEAD_MS
 from tandemlog_server.storage.queues.queue_search import Boundary
 from tandemlog_server.storage.tools.verify import verify
 
@@ -33,12 +33,12 @@ def bench() -> Bench:
 
 
 def put_keyed(bench: Bench) -> None:
-    bench.store.append(batch_of([Put("T", 0, b"body", b"KEYS\x01k\x02")]))
+    bench.store.put(batch_of([Put("T", 0, b"body", b"KEYS\x01k\x02")]))
 
 
 def settle_clock(bench: Bench) -> None:
     bench.store.clock.now_ms()
-    bench.clock.advance(SETTLE_S + 1)
+    bench.clock.advance(ACCEPT_JUMP_S + 1)
     bench.store.clock.now_ms()
 
 

@@ -41,8 +41,8 @@ def test_an_empty_histogram_has_no_latency() -> None:
 
 def test_values_are_plain_numbers() -> None:
     stats = StoreStats(100.0)
-    stats.count_append(3, 900, 0.002, again=False)
-    stats.count_append(2, 600, 0.001, again=True)
+    stats.count_put(3, 900, 0.002, again=False)
+    stats.count_put(2, 600, 0.001, again=True)
     values = stats.values(107.5)
     assert values["uptime_seconds"] == 7.5
     assert (values["puts_total"], values["put_bytes_total"]) == (3, 900)

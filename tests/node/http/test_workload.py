@@ -27,7 +27,7 @@ def test_traffic_is_counted_by_topic() -> None:
     bench = Bench(topics=("A", "B"))
     puts = [Put("A", 0, b"1"), Put("B", 1, b"22"), Put("A", 3, b"333"), Put("A", 0, b"4")]
     batch = batch_of(puts)
-    bench.store.append(batch)
+    bench.store.put(batch)
     seen = workload(bench)
     assert seen.numbers().topics["A"] == TopicNumbers()  # not dispatched: no reader sees it yet
     bench.settle()
@@ -58,7 +58,7 @@ def test_columns_grow_with_the_queues() -> None:
     topics = tuple(f"t{number}" for number in range(300))
     bench = Bench(replace(CONFIG, commit_log_file_size=1 << 20), topics=topics)
     for queue_id in range(4):
-        bench.store.append(batch_of([Put(topic, queue_id, b"x") for topic in topics]))
+        bench.store.put(batch_of([Put(topic, queue_id, b"x") for topic in topics]))
     bench.settle()
     found = workload(bench, max_topics=300).numbers().topics
     assert {each.messages_in for each in found.values()} == {4}

@@ -20,7 +20,7 @@ from tandemlog_server.node.puts.put_stream import ANSWER_BYTES, PutStream
 from tandemlog_server.node.puts.put_wire import QUICK_FIELDS
 from tandemlog_server.storage.errors import BatchRefusedError, StoreBusyError
 from tandemlog_server.storage.positions import Position
-from tandemlog_server.storage.puts.put_path import AppendResult
+from tandemlog_server.storage.puts.put_path import PutResult
 
 
 @dataclass
@@ -32,7 +32,7 @@ class FakeStore:
     problems: dict[int, Exception] = field(default_factory=dict)
     hold: threading.Event | None = None
 
-    def append(self, batch: RecordBatch, *, holder: str) -> AppendResult:
+    def put(self, batch: RecordBatch, *, holder: str) -> PutResult:
         if self.hold is not None:
             assert self.hold.wait(10)
         number = len(self.batches)
@@ -41,7 +41,7 @@ class FakeStore:
             raise self.problems[number]
         start, self.end = self.end, self.end + batch.byte_size
         segment = AppendSegment(0, batch.count, start, np.zeros(len(batch.queue_ids), np.int64))
-        return AppendResult([segment], self.end, store_timestamp=77)
+        return PutResult([segment], self.end, store_timestamp=77)
 
 
 @dataclass
@@ -380,8 +380,8 @@ async def test_the_bytes_of_a_refused_put_do_not_wait_for_the_collector(
         gc.enable()
 
 
-def _refusing(problem: Exception) -> Callable[..., AppendResult]:
-    def append(batch: RecordBatch, *, holder: str) -> AppendResult:
+def _refusing(problem: Exception) -> Callable[..., PutResult]:
+    def append(batch: RecordBatch, *, holder: str) -> PutResult:
         raise problem
 
     return append

@@ -24,7 +24,7 @@ def files() -> MemoryFiles:
 
 
 def test_a_file_is_made_on_the_spot(files: MemoryFiles) -> None:
-    FileAllocator(files, OWN, 5000, LOG).take(LOG / "a")
+    FileAllocator(files, OWN, 5000, LOG).create(LOG / "a")
     assert files.read_file(LOG / "a") == bytes(5000)
     assert files.durable_content(LOG / "a") == bytes(5000)
     assert files.listdir(OWN) == []
@@ -35,7 +35,7 @@ def test_a_spare_is_made_in_the_background_and_taken_later(files: MemoryFiles) -
     allocator.start()
     allocator.prepare()
     allocator.prepare()
-    allocator.take(LOG / "a")  # waits for the one under way, or makes it
+    allocator.create(LOG / "a")  # waits for the one under way, or makes it
     allocator.close()
     assert files.read_file(LOG / "a") == bytes(5000)
     assert files.listdir(OWN) == []
@@ -67,7 +67,7 @@ def test_a_spare_that_the_disk_does_not_let_go_is_left_for_the_next_open(
 def test_a_crash_while_allocating_leaves_no_log_file(files: MemoryFiles) -> None:
     files.fail("preallocate", errno.EIO)
     with pytest.raises(StoreReadOnlyError, match="cannot create log file a"):
-        FileAllocator(files, OWN, 5000, LOG).take(LOG / "a")
+        FileAllocator(files, OWN, 5000, LOG).create(LOG / "a")
     assert files.listdir(LOG) == []
     assert files.listdir(OWN) == []
 
@@ -80,10 +80,10 @@ def test_a_full_disk_heals(files: MemoryFiles, caplog: pytest.LogCaptureFixture)
     allocator._prepare_spare()
     assert "next log file not allocated: size=5000" in caplog.text
     with pytest.raises(DiskFullError, match="disk is full"):
-        allocator.take(LOG / "a")
+        allocator.create(LOG / "a")
     files.close(handle)
     files.unlink(LOG / "other")
-    allocator.take(LOG / "a")
+    allocator.create(LOG / "a")
     assert files.read_file(LOG / "a") == bytes(5000)
 
 
@@ -91,7 +91,7 @@ def test_a_log_on_a_disk_of_its_own(files: MemoryFiles) -> None:
     files.fail("rename", errno.EXDEV, name=str(OWN))
     allocator = FileAllocator(files, OWN, 5000, LOG)
     for name in ("a", "b"):
-        allocator.take(LOG / name)
+        allocator.create(LOG / name)
         assert files.read_file(LOG / name) == bytes(5000)
     assert files.listdir(OWN) == []
     allocator.close()
@@ -135,13 +135,13 @@ def test_a_new_size_drops_the_spare(files: MemoryFiles) -> None:
     allocator = FileAllocator(files, OWN, 5000, LOG)
     allocator._prepare_spare()
     allocator.resize(6000)
-    allocator.take(LOG / "a")
+    allocator.create(LOG / "a")
     assert len(files.read_file(LOG / "a")) == 6000
 
 
 def test_warming_writes_every_page_and_locking_keeps_it(files: MemoryFiles) -> None:
     allocator = FileAllocator(files, OWN, 3 << 20, LOG, warm_up=True, lock_memory=True)
-    allocator.take(LOG / "a")
+    allocator.create(LOG / "a")
     assert files.calls["pwrite"] == 3
     assert files.calls["lock_memory"] == 1
 
@@ -150,7 +150,7 @@ def test_memory_that_cannot_be_locked_is_no_failure(
     files: MemoryFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     files.fail("lock_memory", errno.ENOMEM)
-    FileAllocator(files, OWN, 5000, LOG, lock_memory=True).take(LOG / "a")
+    FileAllocator(files, OWN, 5000, LOG, lock_memory=True).create(LOG / "a")
     assert "not locked in memory" in caplog.text
     assert len(files.read_file(LOG / "a")) == 5000
 
@@ -162,7 +162,7 @@ def test_a_real_file_has_its_blocks(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     allocator.start()
     allocator.prepare()
-    allocator.take(tmp_path / "log" / "a")
+    allocator.create(tmp_path / "log" / "a")
     allocator.close()
     found = (tmp_path / "log" / "a").stat()
     assert found.st_size == 1 << 20

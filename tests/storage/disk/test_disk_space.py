@@ -13,7 +13,7 @@ from tandemlog.format.record.producer_mark import ProducerMark
 from tandemlog.testing.memory_files import MemoryFiles
 from tandemlog_server.storage.config import ConfirmSource, FlushMode
 from tandemlog_server.storage.disk.allocator import FileAllocator
-from tandemlog_server.storage.disk.disk_space import LOOK_BYTES, PAGE, Reserve, RoomForUnits
+from tandemlog_server.storage.disk.disk_space import ASKED_BYTES, PAGE, Reserve, RoomForUnits
 from tandemlog_server.storage.disk.small_files import write_small
 from tandemlog_server.storage.errors import DiskFullError
 from tandemlog_server.storage.tools.recover import recover
@@ -57,7 +57,7 @@ def test_a_log_file_for_which_there_is_no_room_takes_none_for_a_moment() -> None
     allocator = FileAllocator(files, OWN, 9000, LOG)
     allocator._prepare_spare()
     with pytest.raises(DiskFullError, match="disk is full"):
-        allocator.take(LOG / "a")
+        allocator.create(LOG / "a")
     assert files.listdir(LOG) == []
     assert files.listdir(OWN) == ["replication.json"]
 
@@ -67,9 +67,9 @@ def test_a_log_file_leaves_room_for_the_small_ones() -> None:
     files.make_directory(LOG)
     allocator = FileAllocator(files, OWN, 5000, LOG)
     with pytest.raises(DiskFullError):
-        allocator.take(LOG / "a")
+        allocator.create(LOG / "a")
     files.capacity = 10_000
-    allocator.take(LOG / "a")
+    allocator.create(LOG / "a")
 
 
 def test_an_index_file_leaves_room_for_the_small_ones() -> None:
@@ -90,7 +90,7 @@ def test_a_disk_that_does_not_tell_its_size_is_asked() -> None:
     files = MemoryFiles(capacity=0)
     files.make_directory(LOG)
     with pytest.raises(DiskFullError):
-        FileAllocator(files, OWN, 5000, LOG).take(LOG / "a")
+        FileAllocator(files, OWN, 5000, LOG).create(LOG / "a")
     assert files.calls["preallocate"] == 1
 
 
@@ -199,18 +199,18 @@ def test_queue_units_leave_the_room_that_an_open_gave_up() -> None:
     files.make_directory(OWN)
     files.preallocate(files.open(OWN / "other", create=True), (24 << 20) - SMALL - 10_000)
     room = RoomForUnits(OWN, files)
-    room.take(5000)
+    room.claim(5000)
     files.capacity -= 5000
     with pytest.raises(OSError, match="No space"):
-        room.take(1000)
+        room.claim(1000)
     files.capacity += 1 << 30
     asked = files.calls["disk_usage"]
-    for _ in range(LOOK_BYTES // (PAGE + 20)):
-        room.take(20)
+    for _ in range(ASKED_BYTES // (PAGE + 20)):
+        room.claim(20)
     assert files.calls["disk_usage"] == asked + 1
     files.capacity = 0
-    room.take(LOOK_BYTES)
-    RoomForUnits(OWN / "not made yet", files).take(20)
+    room.claim(ASKED_BYTES)
+    RoomForUnits(OWN / "not made yet", files).claim(20)
 
 
 def ends(batches: int) -> list[int]:

@@ -31,7 +31,7 @@ class Life:
 
     def empty(self) -> ProducerTable:
         return ProducerTable(
-            kept=KEPT, limit=LIMIT, settled=lambda: self.durable, monotonic=lambda: self.now
+            kept=KEPT, limit=LIMIT, safe_offset=lambda: self.durable, monotonic=lambda: self.now
         )
 
     def step(self) -> None:
@@ -86,7 +86,7 @@ class Life:
     def take(self, last: int) -> None:
         rows, first = self.rows[self.dispatched : last], self.dispatched
         marks = [(row, mark.encode()) for row, (_, mark) in enumerate(rows) if mark is not None]
-        self.table.take(
+        self.table.replay(
             np.array([SIZE * (first + row) for row in range(len(rows))], np.int64),
             np.full(len(rows), SIZE, np.int32),
             np.array([time for time, _ in rows], np.int64),

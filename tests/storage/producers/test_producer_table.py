@@ -53,7 +53,7 @@ class Log:
         marks = [(n, mark.encode()) for n, (_, mark) in enumerate(rows) if mark is not None]
         end = self.offset(first + len(rows) - 1) + SIZE if rows else table.next_offset
         times = np.array([time for time, _ in rows], dtype=np.int64)
-        return table.take(offsets, np.full(len(rows), SIZE, dtype=np.int32), times, marks, end)
+        return table.replay(offsets, np.full(len(rows), SIZE, dtype=np.int32), times, marks, end)
 
 
 def mark(sequence: int, count: int, *, epoch: int = 0, index: int = 0, who: str = "p") -> str:
@@ -138,7 +138,7 @@ def test_only_some_requests_are_remembered() -> None:
 def test_what_may_still_be_lost_is_not_forgotten() -> None:
     """Forgotten is answered as stored; and of what is cut nothing may be answered so."""
     durable = 10
-    table, log = ProducerTable(kept=1, settled=lambda: durable), Log()
+    table, log = ProducerTable(kept=1, safe_offset=lambda: durable), Log()
     for sequence in range(4):
         log.put(mark(sequence, 1), 1, 100)
     log.take(table)

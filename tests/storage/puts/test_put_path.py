@@ -36,7 +36,7 @@ def test_the_last_record_that_was_taken_and_fsynced_is_there_after_a_crash(
     bench.put(1)
     bench.store.persist()
     try:
-        bench.store.append(batch_of([Put("T", 0, b"y"), Put("T", 0, body, end)]))
+        bench.store.put(batch_of([Put("T", 0, b"y"), Put("T", 0, body, end)]))
     except BatchRefusedError:
         return
     bench.store.flush()

@@ -14,7 +14,7 @@ from tandemlog_server.storage.errors import BatchRefusedError
 def test_a_queue_that_stands_twice_in_a_batchs_table_is_refused(known: bool) -> None:
     bench = Bench()
     if known:
-        bench.store.append(batch_of([Put("T", 1)]))
+        bench.store.put(batch_of([Put("T", 1)]))
     before = bench.store.log.wrote.value
     twice = replace(
         batch_of([Put("T", 1), Put("T", 1)]),
@@ -23,7 +23,7 @@ def test_a_queue_that_stands_twice_in_a_batchs_table_is_refused(known: bool) -> 
         queue_ids=np.array([1, 1], np.uint32),
     )
     with pytest.raises(BatchRefusedError, match="queue 1 of T is in the table twice") as refused:
-        bench.store.append(twice)
+        bench.store.put(twice)
     assert refused.value.code == "INVALID_ARGUMENT"
     assert bench.store.log.wrote.value == before
 
@@ -31,5 +31,5 @@ def test_a_queue_that_stands_twice_in_a_batchs_table_is_refused(known: bool) -> 
 def test_a_queue_that_the_topic_does_not_have_is_refused() -> None:
     bench = Bench()
     with pytest.raises(BatchRefusedError, match="there is no queue 99") as refused:
-        bench.store.append(batch_of([Put("T", 0), Put("T", 99)]))
+        bench.store.put(batch_of([Put("T", 0), Put("T", 99)]))
     assert refused.value.code == "UNKNOWN_QUEUE"

@@ -45,7 +45,7 @@ def test_units_run_through_files_of_full_length(files: MemoryFiles) -> None:
 
 def test_a_queue_that_begins_later_is_pre_blank_before(files: MemoryFiles) -> None:
     queue = queue_of(files)
-    queue.begin(7)
+    queue.create_at(7)
     queue.write(7, data(7, 9))
     assert files.listdir(DIRECTORY) == [f"{A_FILE:020d}"]
     content = bytes(files.content(DIRECTORY / f"{A_FILE:020d}"))

@@ -78,7 +78,7 @@ class Store:
         dense = np.array([queue for queue, _ in rows], dtype=np.int64)
         offsets = np.array([offset for _, offset in rows], dtype=np.int64)
         end = self.log_start + SIZE * (first + len(rows))
-        ends: list[int] = self.queues.put(dense, offsets, units, end).tolist()
+        ends: list[int] = self.queues.append(dense, offsets, units, end).tolist()
         return ends
 
     def expected(self, queue: int) -> list[int]:
@@ -229,7 +229,7 @@ def rebuild(store: Store) -> None:
     units["size"] = SIZE
     dense = np.array([queue for _, queue, _ in rows], dtype=np.int64)
     offsets = np.array([offset for _, _, offset in rows], dtype=np.int64)
-    store.queues.rebuild_put(damaged, dense, offsets, units)
+    store.queues.rebuild_append(damaged, dense, offsets, units)
     with pytest.raises(StoreBusyError):
         store.queues.max_offset(next(iter(damaged)))
     store.queues.rebuild_end(damaged)
@@ -495,7 +495,7 @@ def test_reads_beside_dispatch_and_truncation_see_whole_units() -> None:
         units = np.zeros(count, dtype=UNIT_DTYPE)
         units["physical_offset"] = 1000 * offsets + queue
         units["size"] = 1
-        store.queues.put(np.full(count, queue), offsets, units, 0)
+        store.queues.append(np.full(count, queue), offsets, units, 0)
         if round_number % 10 == 9:
             store.queues.truncate(1000 * (int(store.queues.ends().min()) // 2))
             store.queues.flush()

@@ -24,7 +24,7 @@ PLAIN = Put("T", 0, b"x" * 40, b"TAGS\x01a\x02")
 def stored(puts: list[Put], *, crc: bool = False) -> Bench:
     bench = Bench(WITH_CRC if crc else CONFIG)
     for put in puts:
-        bench.store.append(batch_of([put]))
+        bench.store.put(batch_of([put]))
     bench.settle()
     return bench
 

@@ -25,10 +25,10 @@ def test_a_file_that_is_gone_is_named_until_it_is_back() -> None:
     (fault,) = bench.store.faults
     assert str(first.path) in fault
     assert "copy the store again from another node" in fault
-    log.look_again()
+    log.retry_unreadable()
     assert len(bench.store.faults) == 1
     bench.files.heal()
-    log.look_again()
+    log.retry_unreadable()
     assert bench.store.faults == []
     assert bench.store.reader.get("T", 0, 0, 8, 4096).count == 8
 
@@ -46,5 +46,5 @@ def test_a_file_that_retention_has_dropped_is_not_missed() -> None:
         bench.store.reader.get("T", 0, 0, 8, 4096)
     assert len(bench.store.faults) == 1
     log.drop_before(first.end)
-    log.look_again()
+    log.retry_unreadable()
     assert bench.store.faults == []

@@ -43,7 +43,7 @@ def _step(bench: Bench, step: str, random: Random, number: int) -> None:
             Put("T", random.randrange(4), b"%d-%d" % (number, each) * random.randrange(1, 40))
             for each in range(random.randrange(1, 12))
         ]
-        bench.store.append(batch_of(puts))
+        bench.store.put(batch_of(puts))
     elif step == "mark":
         # a producer sends again what it has no answer for, then goes on
         state = bench.store.producers.describe("p")

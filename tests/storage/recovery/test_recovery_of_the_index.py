@@ -43,7 +43,7 @@ def test_garbage_behind_the_durable_end_of_the_index_is_cut(byte: int) -> None:
 
 def test_the_first_index_file_is_made_again_from_the_records_behind_the_last_checkpoint() -> None:
     bench = Bench()
-    bench.store.append(batch_of([Put("T", 0, b"no keys, no tag", b"")]))
+    bench.store.put(batch_of([Put("T", 0, b"no keys, no tag", b"")]))
     bench.settle()
     bench.store.persist()
     assert bench.files.listdir(DIRECTORY / "index") == []

@@ -170,11 +170,11 @@ def test_a_page_that_is_lost_inside_long_properties_ends_the_log_there() -> None
     bench.settle()
     bench.store.persist()
     long = batch_of([Put("T", 0, b"body", encode_properties({"document": "x" * 20_000}))])
-    begin = bench.store.append(long).segments[0].physical_offset
+    begin = bench.store.put(long).segments[0].physical_offset
     bench.put(1)
     # the power goes while its pages are written: the third is not, those behind it are
     bench.files.content(LOG / f"{0:020d}")[8192:12288] = bytes(4096)
     bench.kill()
     assert bench.store.log.wrote.value == begin
     assert "a page of them is zero bytes" in bench.store.recovery.cut_reason
-    assert bench.store.append(long).segments[0].physical_offset == begin
+    assert bench.store.put(long).segments[0].physical_offset == begin

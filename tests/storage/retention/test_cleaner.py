@@ -9,7 +9,7 @@ import pytest
 from fakes.crashed_stores import assert_whole
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from tandemlog.format.files.epochs import EpochEntry
-from tandemlog_server.storage.clock import SETTLE_S
+from tandemlog_server.storage.clock import ACCEPT_JUMP_S
 from tandemlog_server.storage.config import ConfirmSource, RetentionConfig
 from tandemlog_server.storage.housekeeping import release_maps
 from tandemlog_server.storage.reads.results import GetStatus
@@ -233,7 +233,7 @@ def test_a_clock_that_jumps_ahead_deletes_nothing() -> None:
     clean(bench)
     bench.clock.jump(4 * 86_400)
     assert clean(bench) == 0
-    bench.clock.advance(SETTLE_S + 1)
+    bench.clock.advance(ACCEPT_JUMP_S + 1)
     bench.store.clock.now_ms()
     bench.clock.advance(1)
     assert bench.store.clock.jump is None, "it counts as right now"

@@ -81,7 +81,7 @@ def test_it_comes_back_from_the_disk(files: MemoryFiles) -> None:
     files.crash()
     again = SessionFile(PATH, files)
     assert again.load() == replace(MASTER, doubt=CUT)
-    again.settle()
+    again.forget_doubt()
     files.crash()
     assert SessionFile(PATH, files).load() == MASTER
 
@@ -113,7 +113,7 @@ def test_a_power_cut_is_remembered_over_clean_stops_and_tools() -> None:
     bench.store.close()
     recover(bench.config, files=bench.files, clock=bench.clock)
     assert bench.open().doubt == MACHINE
-    bench.store.settle_doubt()
+    bench.store.forget_doubt()
     assert bench.store.doubt == ""
     assert bench.reopen().doubt == ""
     assert bench.crash().doubt == "", "this process has counted nothing"

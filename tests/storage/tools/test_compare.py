@@ -31,7 +31,7 @@ def twins(tmp_path: Path) -> tuple[StoreConfig, StoreConfig]:
             Put("T", each % 4, b"%d" % number * 20, b"KEYS\x01k%d\x02TAGS\x01a\x02" % each)
             for each in range(12)
         ]
-        master.append(batch_of(puts))
+        master.put(batch_of(puts))
         if number == 10:
             confirmed = master.log.wrote.value
     slave = opened(replace(two, confirm=ConfirmSource.REPLICATION))

@@ -78,10 +78,10 @@ def _tail_ends(parts: StoreParts, start: int, end: int) -> dict[int, int]:
         batch = parts.source.batch(start, end, index=False)
         if batch.end == start:
             break
-        found = unit_columns(batch.columns)
-        dense = register_queues(parts.queue_table, found)
+        columns = unit_columns(batch.columns)
+        dense = register_queues(parts.queue_table, columns)
         for each in np.unique(dense).tolist():
-            last = int(found.queue_offset[dense == each].max()) + 1
+            last = int(columns.queue_offset[dense == each].max()) + 1
             ends[each] = max(ends.get(each, 0), last)
         start = batch.end
     return ends

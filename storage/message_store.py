@@ -157,10 +157,10 @@ class MessageStore:
         """What is wrong and stops nothing: a clock that has jumped, a disk that gets
         full, files that cannot be read."""
         jump = self.clock.jump
-        found = [] if jump is None else [jump.text()]
+        faults = [] if jump is None else [jump.text()]
         if disk := self._cleaner.disk_fault:
-            found.append(disk)
-        return found + [str(error) for error in self.log.unreadable]
+            faults.append(disk)
+        return faults + [str(error) for error in self.log.unreadable]
 
     @property
     def trouble(self) -> StoreError | None:

@@ -43,9 +43,9 @@ class LatencyHistogram:
         """Seconds below which `percent` of the recorded durations lie; 0 if there are none."""
         wanted = self.count * percent / 100
         seen = 0
-        for bucket, held in enumerate(self._buckets):
-            seen += held
-            if held and seen >= wanted:
+        for bucket, count_there in enumerate(self._buckets):
+            seen += count_there
+            if count_there and seen >= wanted:
                 return min(upper_bound(bucket), self.maximum)
         return 0.0
 

@@ -21,8 +21,8 @@ def create_topic(
     away a queue with messages, StoreBusyError if it is just being rebuilt. `write_lock` keeps
     puts out between the look and the change."""
     now = parts.clock.now_ms()
-    held = parts.topics.get(topic.name)
-    if not update or held is None or topic.read_queues >= held.read_queues:
+    existing = parts.topics.get(topic.name)
+    if not update or existing is None or topic.read_queues >= existing.read_queues:
         return parts.topics.create(topic, now, update=update)
     with write_lock:
         _check_empty(parts, topic)
@@ -36,9 +36,9 @@ def _check_empty(parts: StoreParts, topic: TopicConfig) -> None:
             continue
         # what is not dispatched yet too
         dense = parts.queue_table.get(topic.name, each.queue_id)
-        held = max(each.max_offset, int(following[dense])) - each.min_offset
-        if held > 0:
-            count, last = held, each.queue_id
+        messages = max(each.max_offset, int(following[dense])) - each.min_offset
+        if messages > 0:
+            count, last = messages, each.queue_id
     if last >= 0:
         raise MetadataError(
             "QUEUES_NOT_EMPTY",

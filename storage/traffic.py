@@ -58,9 +58,9 @@ class TrafficColumns:
 
 def _first(column: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     """A copy of the first `count` numbers, with 0 for those that are not there."""
-    made = np.zeros(count, dtype=np.int64)
-    made[: len(column)] = column[:count]
-    return made
+    copy = np.zeros(count, dtype=np.int64)
+    copy[: len(column)] = column[:count]
+    return copy
 
 
 class SizeHistogram:

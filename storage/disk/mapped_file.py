@@ -61,10 +61,10 @@ class Residency:
     def missing(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.bool_]:
         """b[n]: which of many short stretches are not known to be there, by their first and last
         byte."""
-        known = np.frombuffer(self._known, np.uint8)
-        first, last = known[begins >> CHUNK_BITS], known[(ends - 1) >> CHUNK_BITS]
-        found: NDArray[np.bool_] = (first & last) == 0
-        return found
+        seen = np.frombuffer(self._known, np.uint8)
+        first, last = seen[begins >> CHUNK_BITS], seen[(ends - 1) >> CHUNK_BITS]
+        absent: NDArray[np.bool_] = (first & last) == 0
+        return absent
 
     def note(self, position: int, size: int) -> None:
         """These bytes are there."""
@@ -129,10 +129,10 @@ class MappedFile:
 
     def view(self, position: int, size: int) -> memoryview:
         """A read-only view of the map, no copy, its pages in memory. Raises UnreadableError."""
-        found = self.span(position, size)
+        view = self.span(position, size)
         if not self._there.covers(position, size):
-            self._prefault(found, position)
-        return found
+            self._prefault(view, position)
+        return view
 
     def span(self, position: int, size: int) -> memoryview:
         """As `view`, but of it only what `prefault` was called for may be looked at."""
@@ -145,11 +145,11 @@ class MappedFile:
 
     def in_memory(self, position: int, size: int) -> bool:
         """Whether `view` of these bytes would not wait for the disk."""
-        found = self.span(position, size)
+        view = self.span(position, size)
         there = self._there
         if there.covers(position, size):
             return True
-        if not self._files.in_memory(found):
+        if not self._files.in_memory(view):
             return False
         there.note(position, size)
         return True
@@ -164,19 +164,19 @@ class MappedFile:
         long = lengths > CHUNK
         for part in np.flatnonzero(long).tolist():
             self.prefault(int(begins[part]), int(lengths[part]))
-        left = np.flatnonzero(self._there.missing(begins, ends) & ~long)
-        if not len(left):
+        unseen = np.flatnonzero(self._there.missing(begins, ends) & ~long)
+        if not len(unseen):
             return
         # At the end of a log, the rest of a chunk is not written yet: what is asked for lies side
         # by side, and one question for all of it costs as much as for one record.
-        first, last = int(begins[left].min()), int(ends[left].max())
+        first, last = int(begins[unseen].min()), int(ends[unseen].max())
         if last - first <= CHUNK and self.in_memory(first, last - first):
             return
-        for chunk in np.unique(np.concatenate([begins[left], ends[left] - 1]) >> CHUNK_BITS):
+        for chunk in np.unique(np.concatenate([begins[unseen], ends[unseen] - 1]) >> CHUNK_BITS):
             position = int(chunk) << CHUNK_BITS
             self.in_memory(position, min(CHUNK, self.size - position))
-        left = left[self._there.missing(begins[left], ends[left])]
-        parts = list(zip(begins[left].tolist(), lengths[left].tolist(), strict=True))
+        unseen = unseen[self._there.missing(begins[unseen], ends[unseen])]
+        parts = list(zip(begins[unseen].tolist(), lengths[unseen].tolist(), strict=True))
         try:
             self._files.prefault(whole, parts)
         except OSError:

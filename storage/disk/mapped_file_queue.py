@@ -86,9 +86,9 @@ class MappedFileQueue:
         The first file of an empty row starts at offset - offset % file_size. Raises
         StoreLayoutError below the first file, DiskFullError without room.
         """
-        found = self.find(offset)
-        if found is not None:
-            return found
+        file = self.find(offset)
+        if file is not None:
+            return file
         files = self.files
         if files and offset < files[0].base:
             raise StoreLayoutError(
@@ -202,12 +202,12 @@ class MappedFileQueue:
         except OSError as error:
             raise refusal(f"cannot create {path}", error) from error
 
-    def _delete(self, gone: tuple[MappedFile, ...], move_to: Path | None = None) -> list[Path]:
-        if not gone:
+    def _delete(self, files: tuple[MappedFile, ...], move_to: Path | None = None) -> list[Path]:
+        if not files:
             return []
         if move_to is not None:
             self._disk.make_directory(move_to)
-        for file in gone:
+        for file in files:
             move_to = self._remove(file, move_to)
             with self._files_lock:
                 self.files = tuple(each for each in self.files if each is not file)
@@ -215,7 +215,7 @@ class MappedFileQueue:
         if move_to is not None:
             self._disk.fsync_directory(move_to)
         self._disk.fsync_directory(self.directory)
-        return [file.path for file in gone]
+        return [file.path for file in files]
 
     def _remove(self, file: MappedFile, move_to: Path | None) -> Path | None:
         """Returns the directory that the next file moves to."""
@@ -232,7 +232,7 @@ class MappedFileQueue:
         return move_to
 
     def _load(self) -> None:
-        found: list[tuple[int, Path, int]] = []
+        entries: list[tuple[int, Path, int]] = []
         for name in self._disk.listdir(self.directory):
             path = self.directory / name
             status = self._disk.status(path)
@@ -242,14 +242,14 @@ class MappedFileQueue:
             if base is None:
                 logger.warning("ignored, not the name of a log or queue file: %s", path)
                 continue
-            found.append((base, path, status.size))
-        if found and found[-1][2] == 0:
-            self._drop_empty(found.pop()[1])
-        if found:
-            self.file_size = file_size_of(found)
+            entries.append((base, path, status.size))
+        if entries and entries[-1][2] == 0:
+            self._drop_empty(entries.pop()[1])
+        if entries:
+            self.file_size = file_size_of(entries)
         self.files = tuple(
             MappedFile(self._disk, path, base, size, writable=not self._read_only)
-            for base, path, size in found
+            for base, path, size in entries
         )
 
     def _drop_empty(self, path: Path) -> None:
@@ -276,30 +276,30 @@ def move_file(files: FileSystem, path: Path, move_to: Path) -> Path:
     return move_to
 
 
-def file_size_of(found: list[tuple[int, Path, int]]) -> int:
+def file_size_of(entries: list[tuple[int, Path, int]]) -> int:
     """The one length of all files (base, path, length); StoreLayoutError if they disagree.
 
     The first file's length counts, unless it cannot be right and the next file's start tells it.
     """
-    base, path, size = found[0]
-    if len(found) > 1:
-        step = found[1][0] - base
-        if step != size and all(each[2] == step for each in found[1:]):
+    base, path, size = entries[0]
+    if len(entries) > 1:
+        step = entries[1][0] - base
+        if step != size and all(each[2] == step for each in entries[1:]):
             size = step
-    for _, path, length in found:
+    for _, path, length in entries:
         if length != size:
             raise StoreLayoutError(
                 f"{path} has {length} bytes, the files beside it have {size}: bring the whole "
                 "file back, or move it and every later one away to continue with what is before it"
             )
-    for (base, path, _), (later, later_path, _) in pairwise(found):
+    for (base, path, _), (later, later_path, _) in pairwise(entries):
         if later != base + size:
             raise MissingFileError(
                 path.parent,
                 f"{path.parent}: gap between {path.name} and {later_path.name}, "
                 f"{base + size:020d} is missing: bring it back, or move one side away",
             )
-    base, path, _ = found[0]
+    base, path, _ = entries[0]
     if size == 0 or base % size:
         raise StoreLayoutError(
             f"{path} has {size} bytes and cannot start at {base}, which is no multiple of that: "

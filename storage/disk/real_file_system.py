@@ -137,13 +137,13 @@ class RealFileSystem:
 
     def status(self, path: Path) -> FileStatus | None:
         try:
-            found = os.stat(path)
+            status = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        directory = stat.S_ISDIR(found.st_mode)
-        if not directory and not stat.S_ISREG(found.st_mode):
+        directory = stat.S_ISDIR(status.st_mode)
+        if not directory and not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, NO_FILE, str(path))
-        return FileStatus(found.st_size, found.st_mtime_ns // 1_000_000, directory)
+        return FileStatus(status.st_size, status.st_mtime_ns // 1_000_000, directory)
 
     def listdir(self, path: Path) -> list[str]:
         try:
@@ -181,11 +181,11 @@ class RealFileSystem:
         os.unlink(path)
 
     def disk_usage(self, path: Path) -> DiskUsage:
-        found = os.statvfs(path)
+        disk = os.statvfs(path)
         return DiskUsage(
-            total=found.f_blocks * found.f_frsize,
-            used=(found.f_blocks - found.f_bfree) * found.f_frsize,
-            free=found.f_bavail * found.f_frsize,
+            total=disk.f_blocks * disk.f_frsize,
+            used=(disk.f_blocks - disk.f_bfree) * disk.f_frsize,
+            free=disk.f_bavail * disk.f_frsize,
         )
 
     def open_limit(self) -> int:
@@ -214,8 +214,8 @@ class RealFileSystem:
         return partial(os.close, handle)
 
     def lock_holder(self, handle: int, offset: int, size: int) -> int | None:
-        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, offset, size, 0)
-        kind, _, _, _, process_id = _FLOCK.unpack(fcntl.fcntl(handle, fcntl.F_GETLK, asked))
+        request = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, offset, size, 0)
+        kind, _, _, _, process_id = _FLOCK.unpack(fcntl.fcntl(handle, fcntl.F_GETLK, request))
         # a lock of an open file, or of another machine, has no process id here
         return None if kind == fcntl.F_UNLCK else max(process_id, 0)
 

@@ -112,7 +112,7 @@ class DispatchSource:
         record stands at `start`, OffsetOutOfRangeError outside the log.
         """
         base, window = self._window(start, limit, max_bytes)
-        found, headers = walk_strict(
+        walked, headers = walk_strict(
             window,
             base_offset=start,
             limit=base + self.log.file_size - start,
@@ -120,15 +120,15 @@ class DispatchSource:
             check_property_crc=self._property_crc,
             guess=self._guess(start, len(window)),
         )
-        if found.stop is StopReason.INCOMPLETE and not found.count and len(window) == max_bytes:
+        if walked.stop is StopReason.INCOMPLETE and not walked.count and len(window) == max_bytes:
             # A record larger than a batch: exactly that one.
             needed = max(int.from_bytes(window[:4]), 2 * max_bytes)
             return self.batch(start, limit, needed, index=index, index_tags=index_tags)
-        self._check_stop(found, start)
+        self._check_stop(walked, start)
         columns = dispatch_columns(
             window,
-            found.positions,
-            found.sizes,
+            walked.positions,
+            walked.sizes,
             start,
             delay_levels=self._delay_levels,
             index=self.index if index is None else index,
@@ -141,8 +141,8 @@ class DispatchSource:
         apart = self.without_queues()
         if apart and not apart.isdisjoint(columns.topics):
             columns = without_units(columns, apart)
-        end = start + found.end
-        if found.stop is StopReason.BLANK and base + self.log.file_size <= limit:
+        end = start + walked.end
+        if walked.stop is StopReason.BLANK and base + self.log.file_size <= limit:
             end = base + self.log.file_size
         return DispatchBatch(start, end, columns)
 
@@ -173,18 +173,18 @@ class DispatchSource:
             return count, store_timestamp
         while start < end:
             base, window = self._window(start, end, self.log.file_size)
-            found = walk(window, base_offset=start, limit=base + self.log.file_size - start)
-            count += found.count
-            if found.count:
-                last = gather_headers(window, found.positions[-1:], found.sizes[-1:])
+            walked = walk(window, base_offset=start, limit=base + self.log.file_size - start)
+            count += walked.count
+            if walked.count:
+                last = gather_headers(window, walked.positions[-1:], walked.sizes[-1:])
                 store_timestamp = int(last.store_timestamp[0])
-            if found.stop is StopReason.BLANK:
+            if walked.stop is StopReason.BLANK:
                 start = base + self.log.file_size
-            elif found.end == 0:
-                self._check_stop(found, start)
+            elif walked.end == 0:
+                self._check_stop(walked, start)
                 break
             else:
-                start += found.end
+                start += walked.end
         return count, store_timestamp
 
     def _first_without_queue(self, columns: DispatchColumns) -> int:
@@ -207,16 +207,16 @@ class DispatchSource:
         size = self.log.file_size
         return start - start % size, self.log.read(start, max(min(max_bytes, limit - start), 0))
 
-    def _check_stop(self, found: WalkResult, start: int) -> None:
+    def _check_stop(self, walked: WalkResult, start: int) -> None:
         """Bytes that are no record are an error when it is their turn, not before."""
-        if found.count or found.stop not in (
+        if walked.count or walked.stop not in (
             StopReason.ZEROS, StopReason.TORN, StopReason.CORRUPT,
         ):  # fmt: skip
             return
-        fault = found.error
-        reason = fault.reason if isinstance(fault, CorruptRecordError) else found.stop.value
+        fault = walked.error
+        reason = fault.reason if isinstance(fault, CorruptRecordError) else walked.stop.value
         field = f"{fault.field}: " if isinstance(fault, CorruptRecordError) else ""
-        raise self._damage(start + found.end, f"{field}{reason}")
+        raise self._damage(start + walked.end, f"{field}{reason}")
 
     def _damage(self, offset: int, reason: str) -> CorruptStoreError:
         base = offset - offset % self.log.file_size

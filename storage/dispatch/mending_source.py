@@ -163,8 +163,8 @@ class MendingSource(DispatchSource):
 
     def _behind(self, start: int, file: str, reason: str) -> int | None:
         """Where the next record stands behind damage at `start`; None if none is to be had."""
-        known = (each for each in self.passed.values() if each.start <= start < each.end)
-        if (inside := next(known, None)) is not None:
+        around = (each for each in self.passed.values() if each.start <= start < each.end)
+        if (inside := next(around, None)) is not None:
             return inside.end
         whole = max(self.whole, self._dispatched())
         durable = max(self.durable, whole)
@@ -201,14 +201,14 @@ class RecordWitness:
     def holds(self, topic: str, queue_id: int, queue_offset: int, unit: tuple[int, int]) -> bool:
         log_offset, size = unit
         try:
-            found = unit_columns(self._source.batch(log_offset, log_offset + size, size).columns)
+            columns = unit_columns(self._source.batch(log_offset, log_offset + size, size).columns)
         except (StoreError, FormatError):
             return False
         rows = zip(
-            found.topic_index.tolist(), found.queue_id.tolist(), found.queue_offset.tolist(),
+            columns.topic_index.tolist(), columns.queue_id.tolist(), columns.queue_offset.tolist(),
             strict=True,
         )  # fmt: skip
-        return (topic, queue_id, queue_offset) in [(found.topics[t], q, n) for t, q, n in rows]
+        return (topic, queue_id, queue_offset) in [(columns.topics[t], q, n) for t, q, n in rows]
 
     def may_begin_again(self, log_offset: int, size: int, *, alone: bool) -> bool:
         ours = next((each for each in self._epochs().entries if each.epoch), None)

@@ -61,10 +61,10 @@ FEW_BYTES: Final = 32 << 10
 MANY_BYTES: Final = 256 << 10
 
 
-def gathering_s(dispatched: int, left: int, spent_s: float) -> float:
+def gathering_s(dispatched: int, waiting: int, spent_s: float) -> float:
     """Seconds to wait before the next round, after one of `dispatched` bytes of log that took
-    `spent_s` and left `left` bytes that are confirmed by now."""
-    if dispatched < FEW_BYTES or left >= MANY_BYTES:
+    `spent_s`, while `waiting` bytes are confirmed by now."""
+    if dispatched < FEW_BYTES or waiting >= MANY_BYTES:
         return 0.0
     return max(0.0, GATHER_S - spent_s)
 
@@ -236,8 +236,8 @@ class ReputService:
                 self._wake.wait(IDLE_WAIT_S)
 
     def _gather(self, dispatched: int, spent_s: float) -> None:
-        left = self._confirmed.value - self.reputed.value
-        wait_s = gathering_s(dispatched, left, spent_s)
+        waiting = self._confirmed.value - self.reputed.value
+        wait_s = gathering_s(dispatched, waiting, spent_s)
         if wait_s > 0:
             self._stopping.wait(wait_s)
 
@@ -256,8 +256,8 @@ class ReputService:
     def _fail(self, fault: Exception) -> None:
         """Stop permanently: until the log is truncated below this, or starts over."""
         failure = fault if isinstance(fault, StoreError) else StoreError(f"dispatch: {fault!r}")
-        known = fault if not isinstance(fault, StoreError) else None
-        logger.error("dispatch stopped: reputed=%d %s", self.reputed.value, failure, exc_info=known)
+        cause = fault if not isinstance(fault, StoreError) else None
+        logger.error("dispatch stopped: reputed=%d %s", self.reputed.value, failure, exc_info=cause)
         self.failure = failure
         self.reputed.fail(failure)
 
@@ -298,21 +298,21 @@ class ReputService:
 
     def _catch_up(self) -> int:
         """A batch each for producers and index where they are behind the queues."""
-        to, gone = self._to, 0
+        to, dispatched = self._to, 0
         minimum, limit = self._source.log.min_offset, to.queues.next_offset
         if to.producers.next_offset < limit:
             start = max(to.producers.next_offset, minimum)
             batch = self._source.batch(start, limit, self._batch_bytes, index=False)
             self._replay_producers(batch)
             self.reputed.advance(min(limit, to.producers.next_offset))
-            gone += batch.end - start
+            dispatched += batch.end - start
         index = to.index
         if index is not None and index.stopped is None and index.next_offset < limit:
             start = max(index.next_offset, minimum)
             batch = self._source.batch(start, limit, self._batch_bytes, index=True)
             _insert_keys(index, batch)
-            gone += batch.end - start
-        return gone
+            dispatched += batch.end - start
+        return dispatched
 
     def _rebuild_batch(self) -> int:
         """A batch for queues that are rebuilt from the log."""
@@ -332,23 +332,23 @@ class ReputService:
             self._tell(np.array(sorted(rebuild.queues), dtype=np.int64))
             return 1 if queues.damaged else 0
         batch = self._source.batch(start, queues.next_offset, self._batch_bytes, index=False)
-        found = unit_columns(batch.columns)
-        dense = register_queues(self._to.table, found)
+        columns = unit_columns(batch.columns)
+        dense = register_queues(self._to.table, columns)
         mine = np.isin(dense, list(rebuild.queues))
         queues.rebuild_append(
-            rebuild.queues, dense[mine], found.queue_offset[mine], found.units[mine]
+            rebuild.queues, dense[mine], columns.queue_offset[mine], columns.units[mine]
         )
         rebuild.position = batch.end
         return max(batch.end - start, 1)
 
     def _append_units(self, batch: DispatchBatch) -> NDArray[np.int64]:
-        found, lost = unit_columns(batch.columns), batch.lost
+        columns, lost = unit_columns(batch.columns), batch.lost
         if lost is not None:
             self._to.queues.keep_number(
                 register_queue(self._to.table, lost.topic, lost.queue_id), lost.queue_offset
             )
         return self._to.queues.append(
-            register_queues(self._to.table, found), found.queue_offset, found.units, batch.end
+            register_queues(self._to.table, columns), columns.queue_offset, columns.units, batch.end
         )
 
     def _replay_producers(self, batch: DispatchBatch) -> None:

@@ -161,8 +161,8 @@ class IndexFile:
             if self._table is not None:
                 number = int(self._table[slot])
             else:
-                held = self._pool.read(self._file, slot_position(slot), SLOT_SIZE)
-                number = int.from_bytes(held, signed=True)
+                data = self._pool.read(self._file, slot_position(slot), SLOT_SIZE)
+                number = int.from_bytes(data, signed=True)
             header = self.header
         chunk, chunk_first = b"", 0
         while 0 < number < header.next_entry:
@@ -172,11 +172,11 @@ class IndexFile:
                 chunk_first = max(number - _QUERY_ENTRIES + 1, 1)
                 chunk = self._read(chunk_first, number + 1)
                 at = (number - chunk_first) * ENTRY_SIZE
-            found, offset, seconds, previous = ENTRY.unpack_from(chunk, at)
+            entry_hash, offset, seconds, previous = ENTRY.unpack_from(chunk, at)
             time = header.begin_timestamp + seconds * 1000
             if seconds < 0:
                 return
-            if found == key_hash and begin_timestamp <= time <= end_timestamp:
+            if entry_hash == key_hash and begin_timestamp <= time <= end_timestamp:
                 yield offset
             if previous >= number or time < begin_timestamp:
                 return
@@ -380,16 +380,16 @@ def create_index_file(
         _make_whole(files, path.parent, path, size)
     files.fsync_directory(path.parent)
     files.fsync_directory(workshop)
-    made = IndexFile(path, pool, slots, entries)
+    file = IndexFile(path, pool, slots, entries)
     try:
-        made.write_header(before)
+        file.write_header(before)
     except OSError:
         # the next try makes another file of this name: a descriptor of this one must not get
         # what is written to that
         with suppress(OSError):
             pool.delete(str(path))
         raise
-    return made
+    return file
 
 
 def _make_whole(files: FileSystem, workshop: Path, path: Path, size: int) -> None:

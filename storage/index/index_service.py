@@ -83,8 +83,8 @@ class IndexService:
 
     @property
     def newest(self) -> IndexFile | None:
-        found = self._list
-        return found[-1] if found else None
+        files = self._list
+        return files[-1] if files else None
 
     @property
     def state_path(self) -> Path:
@@ -159,17 +159,17 @@ class IndexService:
         compares the record. Times are store times in ms; an entry's is rounded down to a second.
         """
         wanted = key_hash(topic, key)
-        left = max_entries
+        remaining = max_entries
         for file in reversed(self._list):
             header, begin, end = file.header, begin_timestamp, end_timestamp
             if self._time_steps(header.begin_physical_offset, header.end_physical_offset):
                 begin, end = 0, NO_END  # its entries are not in the order of their times
             if file.may_hold(begin, end):
                 for offset in self._query_file(file, wanted, begin, end):
-                    if left is not None:
-                        if left <= 0:
+                    if remaining is not None:
+                        if remaining <= 0:
                             return
-                        left -= 1
+                        remaining -= 1
                     yield offset
             if (
                 header.next_entry > 1
@@ -239,13 +239,13 @@ class IndexService:
         with self._flushing, self._lock:
             self._generation += 1
             try:
-                left = self._left_below(log_offset)
-                self._vouch_for_less(left)
+                target = self._left_below(log_offset)
+                self._vouch_for_less(target)
                 self._unfinished = log_offset
-                self.next_offset = left.log_offset
+                self.next_offset = target.log_offset
                 while self._list and self._list[-1].header.end_physical_offset >= log_offset:
-                    if self._list[-1].name == left.file:
-                        self._list[-1].cut(left.next_entry, left.end_timestamp)
+                    if self._list[-1].name == target.file:
+                        self._list[-1].cut(target.next_entry, target.end_timestamp)
                         break
                     self.drop_newest()
             except OSError as error:
@@ -273,19 +273,19 @@ class IndexService:
                 return IndexState(end, file.name, keep, time, physical)
         return IndexState(end)
 
-    def _vouch_for_less(self, left: IndexState) -> None:
+    def _vouch_for_less(self, target: IndexState) -> None:
         """Before anything is removed: a crash in the middle of that must not leave a state which
         vouches for what is gone already. If the state on disk is older than that, it stays."""
-        if self._saved is not None and self._saved.log_offset <= left.log_offset:
+        if self._saved is not None and self._saved.log_offset <= target.log_offset:
             return
         try:
             for file in self._list:
                 file.write_back()
             self._pool.sync()
-            save_index_state(self._files, self.state_path, left)
+            save_index_state(self._files, self.state_path, target)
         except OSError as error:
             raise refusal("the index cannot be made durable", error) from error
-        self._saved = left
+        self._saved = target
 
     def cut_newest(self, next_entry: int) -> None:
         """Remove entry `next_entry` and later ones of the newest file. Raises OSError."""
@@ -364,14 +364,14 @@ class IndexService:
             for name in self._files.listdir(directory):
                 if name.startswith(DRAFT_PREFIX):
                     self._files.unlink(directory / name)
-        found = []
+        files = []
         for name in self._files.listdir(self._directory):
             if parse_index_file_name(name) is not None:
-                found.append(
+                files.append(
                     IndexFile(self._directory / name, self._pool, self.slots, self.entries)
                 )
-                found[-1].load()
-        self._list = found
+                files[-1].load()
+        self._list = files
 
     # ---- inner parts; the caller holds the lock
 
@@ -380,27 +380,27 @@ class IndexService:
         if not count:
             return []
         newest = self.newest
-        found = [newest] if newest is not None and newest.room > 0 else []
-        for file in found:
+        files = [newest] if newest is not None and newest.room > 0 else []
+        for file in files:
             file.open_table()
-        left = count - sum(file.room for file in found)
-        while left > 0:
-            found.append(self._create())
-            left -= found[-1].room
-        return found
+        missing = count - sum(file.room for file in files)
+        while missing > 0:
+            files.append(self._create())
+            missing -= files[-1].room
+        return files
 
     def _create(self) -> IndexFile:
         newest = self.newest
         if newest is not None:
             newest.write_back()  # as `_write_header` says
         name = next_index_name(self._clock.now_ms(), newest.name if newest is not None else "")
-        made = create_index_file(
+        file = create_index_file(
             self._directory / name, self._workshop, self._pool, self.slots, self.entries,
             newest.header if newest is not None else IndexHeader(),
         )  # fmt: skip
         logger.info("index file created: %s log_offset=%d", name, self.next_offset)
-        self._list = [*self._list, made]
-        return made
+        self._list = [*self._list, file]
+        return file
 
     def _write_header(self, file: IndexFile) -> None:
         """Write its first header, which needs the end of the file before: known only now where both

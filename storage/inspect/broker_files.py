@@ -38,8 +38,8 @@ _UNREAD = {
 
 def unread_tables(files: FileSystem, paths: StorePaths) -> list[str]:
     """One sentence for each table of a broker that is not read here and is not empty."""
-    found = ((paths.config / name, what) for name, what in _UNREAD.items())
-    return [f"{path} has {what}" for path, what in found if _has_rows(files, path)]
+    tables = ((paths.config / name, what) for name, what in _UNREAD.items())
+    return [f"{path} has {what}" for path, what in tables if _has_rows(files, path)]
 
 
 def records_before(log: MappedFileQueue, queues: Iterable[QueueFiles]) -> int:
@@ -74,9 +74,9 @@ def _has_rows(files: FileSystem, path: Path) -> bool:
 
 
 def _units_below(queue: QueueFiles, log_offset: int) -> int:
-    found = 0
+    count = 0
     for first in range(queue.first, queue.end, _UNITS_AT_ONCE):
         units = queue.read(first, _UNITS_AT_ONCE)
         below = (units["physical_offset"] < log_offset) & (units["size"] != PRE_BLANK_SIZE)
-        found += int(np.count_nonzero(below))
-    return found
+        count += int(np.count_nonzero(below))
+    return count

@@ -76,12 +76,12 @@ class Geometry:
                 f"{paths.queues} is a RocksDB, which is not read: recovery makes the queues from "
                 "the log, as files"
             )
-        known = DelayLevels(config.delay_levels)
-        levels = known.with_delays(stored_delays(files, paths, log_size, queue_size))
-        if levels.text != known.text:
+        configured = DelayLevels(config.delay_levels)
+        levels = configured.with_delays(stored_delays(files, paths, log_size, queue_size))
+        if levels.text != configured.text:
             notes.append(
                 f"delay levels were {levels.text!r} when the schedule queues were written, not the "
-                f"configured {known.text!r}: what the queues say is used"
+                f"configured {configured.text!r}: what the queues say is used"
             )
         return cls(config, files, log_size, queue_size, levels.text, tuple(notes))
 
@@ -132,21 +132,21 @@ def queue_directories(files: FileSystem, root: Path) -> Iterator[tuple[str, int,
 
 
 def _directories(files: FileSystem, parent: Path) -> list[str]:
-    found = [(name, files.status(parent / name)) for name in files.listdir(parent)]
-    return [name for name, status in found if status is not None and status.is_directory]
+    entries = [(name, files.status(parent / name)) for name in files.listdir(parent)]
+    return [name for name, status in entries if status is not None and status.is_directory]
 
 
 def _row_size(files: FileSystem, directory: Path) -> int:
     """The length of the files of the log; 0 if it has none."""
-    found = _lengths(files, directory)
-    if found and found[-1][2] == 0:
-        found.pop()
-    if not found:
+    entries = _lengths(files, directory)
+    if entries and entries[-1][2] == 0:
+        entries.pop()
+    if not entries:
         return 0
-    size = file_size_of(found)
+    size = file_size_of(entries)
     if size not in LOG_FILE_SIZES:
         raise StoreLayoutError(
-            f"{found[0][1]} has {size} bytes; a log file has {LOG_FILE_SIZES.start} to "
+            f"{entries[0][1]} has {size} bytes; a log file has {LOG_FILE_SIZES.start} to "
             f"{LOG_FILE_SIZES.stop - 1}: bring the whole file back, or move the store away"
         )
     return size
@@ -167,10 +167,10 @@ def _queue_file_size(files: FileSystem, root: Path) -> int:
 
 def _lengths(files: FileSystem, directory: Path) -> list[tuple[int, Path, int]]:
     """(offset, path, length) of the files of a log or queue, in their order."""
-    found = []
+    entries = []
     for name in files.listdir(directory):
         base = parse_offset_file_name(name)
         status = files.status(directory / name)
         if base is not None and status is not None and not status.is_directory:
-            found.append((base, directory / name, status.size))
-    return found
+            entries.append((base, directory / name, status.size))
+    return entries

@@ -48,14 +48,14 @@ class IndexEntries:
             return f"its header counts {header.next_entry} entries, but it has {self.count}"
         if not self.count:
             return None
-        for name, said, number in (
+        for name, offset, number in (
             ("begin", header.begin_physical_offset, 1),
             ("end", header.end_physical_offset, self.count),
         ):
             physical = int(self.entries["physical_offset"][number - 1])
-            if said != physical:
+            if offset != physical:
                 return (
-                    f"its header says that its entries {name} at offset {said}; entry {number} "
+                    f"its header says that its entries {name} at offset {offset}; entry {number} "
                     f"points to {physical}"
                 )
         return None

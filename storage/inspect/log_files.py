@@ -46,8 +46,8 @@ class LogScan:
     @property
     def file(self) -> str:
         """Path of the file that holds `end`."""
-        found = self._mapped.find(self.end)
-        return str(found.path if found is not None else self._mapped.directory)
+        file = self._mapped.find(self.end)
+        return str(file.path if file is not None else self._mapped.directory)
 
     def __iter__(self) -> Iterator[Record]:
         for file in self._mapped.files:

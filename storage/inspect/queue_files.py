@@ -47,8 +47,8 @@ class QueueFiles:
 
     def file_of(self, queue_offset: int) -> str:
         """Path of the file that holds the unit."""
-        found = self.mapped.find(queue_offset * UNIT_SIZE)
-        return str(found.path if found is not None else self.mapped.directory)
+        file = self.mapped.find(queue_offset * UNIT_SIZE)
+        return str(file.path if file is not None else self.mapped.directory)
 
     @property
     def log_end(self) -> int:
@@ -70,14 +70,14 @@ def open_queues(
     """
     for topic, queue_id, directory in geometry.queue_directories():
         try:
-            found = open_queue(files, topic, queue_id, directory, geometry.queue_file_size)
+            queue = open_queue(files, topic, queue_id, directory, geometry.queue_file_size)
         except MissingFileError as gap:
             if gaps is None:
                 raise
             gaps.append(gap.with_traceback(None))
             continue
-        if found is not None:
-            yield found
+        if queue is not None:
+            yield queue
 
 
 def open_queue(

@@ -115,19 +115,19 @@ def _check_lengths(batch: RecordBatch, limits: RecordLimits) -> None:
 
 
 def _check_values(
-    batch: RecordBatch, *, highest_topic: int, highest_index: int, said: int, shortest: int
+    batch: RecordBatch, *, highest_topic: int, highest_index: int, total: int, shortest: int
 ) -> None:
     if highest_topic >= len(batch.topics):
         raise _argument("queue_topics", f"points beyond the {len(batch.topics)} topics")
     if highest_index >= len(batch.queue_ids):
         raise _argument("queue_indexes", f"points beyond the table of {len(batch.queue_ids)}")
-    if said != batch.byte_size:
+    if total != batch.byte_size:
         raise BatchRefusedError(
             "BAD_RECORD",
             "sizes",
-            f"the sizes add up to {said} bytes, the records have {batch.byte_size}",
+            f"the sizes add up to {total} bytes, the records have {batch.byte_size}",
             limit=batch.byte_size,
-            actual=said,
+            actual=total,
         )
     if shortest < MIN_RECORD_SIZE:
         index = first_true(batch.sizes < MIN_RECORD_SIZE)
@@ -143,7 +143,7 @@ def _check_few(batch: RecordBatch, limits: RecordLimits) -> CheckedBatch:
         batch,
         highest_topic=max(topic_numbers),
         highest_index=max(entries),
-        said=sum(sizes),
+        total=sum(sizes),
         shortest=min(sizes),
     )
     view = memoryview(batch.records)
@@ -172,7 +172,7 @@ def _check_many(batch: RecordBatch, limits: RecordLimits) -> CheckedBatch:
         batch,
         highest_topic=int(batch.queue_topics.max()),
         highest_index=int(batch.queue_indexes.max()),
-        said=int(ends[-1]),
+        total=int(ends[-1]),
         shortest=int(sizes.min()),
     )
     positions = ends - sizes
@@ -240,11 +240,11 @@ def _have_property_crc(data: NDArray[np.uint8], headers: HeaderColumns) -> NDArr
     """Records that end in a property CRC: the offsets that we write would make it wrong. None for
     none."""
     tails = headers.positions + headers.sizes - CRC_PROPERTY_SIZE
-    found: NDArray[np.bool_] = windows(data, 8)[tails].view(np.uint64) == _CRC_NAME_START
-    if none_true(found):
+    named: NDArray[np.bool_] = windows(data, 8)[tails].view(np.uint64) == _CRC_NAME_START
+    if none_true(named):
         return None
-    found &= data[tails + 8] == NAME_END
-    return found & (headers.properties_length >= CRC_PROPERTY_SIZE)
+    named &= data[tails + 8] == NAME_END
+    return named & (headers.properties_length >= CRC_PROPERTY_SIZE)
 
 
 def _first_named(
@@ -360,9 +360,9 @@ def first_difference(
         # Nearly always they are equal, and that is seen soonest in one piece.
         unlike = [pair for pair in pairs if pair[0].tobytes() != pair[1].tobytes()]
         return min((_first_unlike(*pair, width) for pair in unlike), default=-1)
-    found, offsets = compact(left, left_starts, lengths)
-    expected, _ = compact(right, right_starts, lengths)
-    difference = first_true(found != expected)
+    ours, offsets = compact(left, left_starts, lengths)
+    others, _ = compact(right, right_starts, lengths)
+    difference = first_true(ours != others)
     return int(np.searchsorted(offsets, difference, side="right")) - 1 if difference >= 0 else -1
 
 

@@ -326,8 +326,8 @@ class CommitLog:
 
     def _prepare_next(self) -> None:
         """Have the next file made once half of this one is used, at once where it is warmed."""
-        left = self._mapped.end - self.wrote.value
-        if left < self.file_size // 2 or (self._config.warm_up and left <= self.file_size):
+        room = self._mapped.end - self.wrote.value
+        if room < self.file_size // 2 or (self._config.warm_up and room <= self.file_size):
             self._allocator.prepare()
 
     def _begin_at(self, offset: int) -> None:

@@ -155,7 +155,7 @@ class LogScanner:
         while True:
             end = min(position + step, there)
             file.prefault(position, end - position)
-            found, headers = walk_strict(
+            walked, headers = walk_strict(
                 data,
                 position,
                 end,
@@ -167,16 +167,16 @@ class LogScanner:
                 check_property_crc=self._check_property_crc,
                 holes_above=self._durable if self._check_crc else None,
             )
-            if found.count or found.stop is not StopReason.INCOMPLETE or end == there:
-                return ScanPart(data, file.base, found, headers), end == there
+            if walked.count or walked.stop is not StopReason.INCOMPLETE or end == there:
+                return ScanPart(data, file.base, walked, headers), end == there
             # a record larger than a step
             step = int.from_bytes(data[position : position + 4].tobytes())
 
-    def _continue(self, file: MappedFile, data: NDArray[np.uint8], found: WalkResult) -> bool:
+    def _continue(self, file: MappedFile, data: NDArray[np.uint8], walked: WalkResult) -> bool:
         """At bytes that are no record: True if the log continues behind them."""
         at = self.end
-        reason = str(found.error) if found.error is not None else found.stop.value
-        self.at_zeros = found.stop in (StopReason.ZEROS, StopReason.END)
+        reason = str(walked.error) if walked.error is not None else walked.stop.value
+        self.at_zeros = walked.stop in (StopReason.ZEROS, StopReason.END)
         if at >= self._durable:
             self.reason = "the log ends" if self.at_zeros else reason
             return False
@@ -185,12 +185,12 @@ class LogScanner:
             following = self._whole
         if following is None:
             self.reason = reason
-            position, left = at - file.base, self._durable - at
-            size = min(left, file.end - at, MAX_TAIL)
+            position, remaining = at - file.base, self._durable - at
+            size = min(remaining, file.end - at, MAX_TAIL)
             file.prefault(position, size)
             tail = bytes(data[position : position + size])
-            whole = left == size and whole_but_for_head(tail, at) is not None
-            if not whole and self._durable <= file.end and _begins_record(tail, left, at):
+            whole = remaining == size and whole_but_for_head(tail, at) is not None
+            if not whole and self._durable <= file.end and _begins_record(tail, remaining, at):
                 return False
             if not self._keep_tail and not whole:
                 self.reason += f"; no record follows below {self._durable}, which was durable"
@@ -202,19 +202,18 @@ class LogScanner:
         return True
 
 
-def _at_step_end(found: WalkResult, to_limit: bool) -> bool:
+def _at_step_end(walked: WalkResult, to_limit: bool) -> bool:
     """Whether the walk has only come to the end of its step."""
-    if found.stop is StopReason.LIMIT:
+    if walked.stop is StopReason.LIMIT:
         return True
-    return found.stop in (StopReason.END, StopReason.INCOMPLETE) and not to_limit
+    return walked.stop in (StopReason.END, StopReason.INCOMPLETE) and not to_limit
 
 
-def _begins_record(tail: bytes, left: int, offset: int) -> bool:
-    """Whether `tail`, of the `left` bytes that are durable from log `offset` on, is the beginning
-    of a record that continues behind them: on a replica, which gets the log in pieces, that is no
-    damage."""
-    if left < FIXED_SIZE:
+def _begins_record(tail: bytes, remaining: int, offset: int) -> bool:
+    """Whether `tail`, of the `remaining` bytes that are durable from log `offset` on, begins a record
+    that continues behind them: on a replica, which gets the log in pieces, that is no damage."""
+    if remaining < FIXED_SIZE:
         return True
     size, magic = SIZE_AND_MAGIC.unpack_from(tail)
-    (said,) = _I64.unpack_from(tail, PHYSICAL_OFFSET_OFFSET)
-    return magic in (MAGIC_V1, MAGIC_V2) and said == offset and size > left
+    (position,) = _I64.unpack_from(tail, PHYSICAL_OFFSET_OFFSET)
+    return magic in (MAGIC_V1, MAGIC_V2) and position == offset and size > remaining

@@ -88,9 +88,9 @@ class RawIntake:
         magic: int
         size, magic = SIZE_AND_MAGIC.unpack_from(self._head())
         start = offset + used - self._held_bytes
-        left = self._file_size - start % self._file_size
-        blank = magic == MAGIC_BLANK and size == left
-        if size > min(left, MAX_RECORD_BYTES) or not (blank or size >= MIN_RECORD_SIZE):
+        room = self._file_size - start % self._file_size
+        blank = magic == MAGIC_BLANK and size == room
+        if size > min(room, MAX_RECORD_BYTES) or not (blank or size >= MIN_RECORD_SIZE):
             size = self._held_bytes  # damage: as far as it is here
         count = min(max(size - self._held_bytes, 0), len(view) - used)
         self._hold(view[used : used + count])
@@ -113,45 +113,45 @@ class RawIntake:
 
     def _judge(self, offset: int, view: memoryview) -> None:
         """Store the whole records of `view`, hold back the beginning of one, or raise."""
-        left = self._file_size - offset % self._file_size
-        first, few = few_records(view, offset, left)
+        room = self._file_size - offset % self._file_size
+        first, few = few_records(view, offset, room)
         if first == len(view):
             self._store(offset, view)
             self._stored(offset, few)
             return
-        found = walk(view, first, base_offset=offset, limit=left)
-        if not all_plain(view, found.positions, found.sizes, offset):
-            found, _ = walk_strict(view, first, base_offset=offset, limit=left, check_crc=False)
-        self._store_judged(offset, view, found, left)
-        self._stored(offset, few, found.positions)
+        walked = walk(view, first, base_offset=offset, limit=room)
+        if not all_plain(view, walked.positions, walked.sizes, offset):
+            walked, _ = walk_strict(view, first, base_offset=offset, limit=room, check_crc=False)
+        self._store_judged(offset, view, walked, room)
+        self._stored(offset, few, walked.positions)
 
-    def _store_judged(self, offset: int, view: memoryview, found: WalkResult, left: int) -> None:
+    def _store_judged(self, offset: int, view: memoryview, walked: WalkResult, room: int) -> None:
         """Store the records that were found; what comes after them is held back, or is damage."""
-        good, at = found.end, offset + found.end
-        if found.stop is StopReason.BLANK:
+        good, at = walked.end, offset + walked.end
+        if walked.stop is StopReason.BLANK:
             size = int.from_bytes(view[good : good + 4])
-            if size != left - good:
+            if size != room - good:
                 self._store_if(offset, view[:good])
-                raise DamagedChunkError(at, f"a BLANK of {size} bytes, {left - good} are left")
-            if len(view) < left and size <= MAX_RECORD_BYTES:
+                raise DamagedChunkError(at, f"a BLANK of {size} bytes, {room - good} are left")
+            if len(view) < room and size <= MAX_RECORD_BYTES:
                 # whole too: its rest alone would be no record to the next stream
                 self._store_if(offset, view[:good])
                 self._hold(view[good:])
                 return
-            self._blank_until = offset + left
-            if len(view) < left:
+            self._blank_until = offset + room
+            if len(view) < room:
                 self._store_part(offset, view)
                 return
             good = len(view)
         self._store_if(offset, view[:good])
-        if found.stop is StopReason.INCOMPLETE:
+        if walked.stop is StopReason.INCOMPLETE:
             size = int.from_bytes(view[good : good + 4]) if len(view) - good >= 4 else 0
             if size > MAX_RECORD_BYTES:
                 raise DamagedChunkError(at, f"a record of {size} bytes")
             self._hold(view[good:])
-        elif found.stop in (StopReason.ZEROS, StopReason.TORN, StopReason.CORRUPT):
-            fault = found.error
-            reason = f"{fault.field}: {fault.reason}" if fault is not None else found.stop.value
+        elif walked.stop in (StopReason.ZEROS, StopReason.TORN, StopReason.CORRUPT):
+            fault = walked.error
+            reason = f"{fault.field}: {fault.reason}" if fault is not None else walked.stop.value
             raise DamagedChunkError(at, reason)
 
     def _store_if(self, offset: int, view: memoryview) -> None:
@@ -169,14 +169,14 @@ class RawIntake:
             self._remember(starts + offset)
 
 
-def few_records(view: memoryview, offset: int, left: int) -> tuple[int, list[int]]:
+def few_records(view: memoryview, offset: int, room: int) -> tuple[int, list[int]]:
     """Where a few records end and begin, which are valid, each looked at by itself: for a small
     chunk that takes a tenth of the time of the columns. (0, []) for a chunk of more records."""
     if _more_than_few(view):
         return 0, []
     data, position, starts = np.frombuffer(view, np.uint8), 0, list[int]()
     while position < len(view):
-        stop, _fault = why_stopped(data, position, len(view), left, offset)
+        stop, _fault = why_stopped(data, position, len(view), room, offset)
         if stop is not None:
             break
         try:
@@ -217,13 +217,13 @@ def damage_end(log: CommitLog, offset: int) -> int:
     size = int.from_bytes(data[:4]) if len(data) >= BLANK_SIZE else 0
     if end < offset + size <= log.wrote.value:
         return 0  # its end is still to come
-    left = log.file_size - offset % log.file_size
-    found, _ = walk_strict(
-        np.frombuffer(data, np.uint8), base_offset=offset, limit=left, max_records=1,
+    room = log.file_size - offset % log.file_size
+    walked, _ = walk_strict(
+        np.frombuffer(data, np.uint8), base_offset=offset, limit=room, max_records=1,
         check_crc=False,
     )  # fmt: skip
-    blank = found.stop is StopReason.BLANK and not found.count
-    if found.count or (blank and size == left):
+    blank = walked.stop is StopReason.BLANK and not walked.count
+    if walked.count or (blank and size == room):
         return 0
     following = next_record(log.mapped, offset, end)
     logger.warning("a slave has found damage in this log: %d..%s", offset, following or end)

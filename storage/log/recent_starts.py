@@ -41,15 +41,15 @@ class RecentStarts:
             ring = self._ring
             while ring and ring[0][-1] < start:
                 self._forget_oldest()
-            found = []
+            pieces = []
             for starts in ring:
                 if starts[0] >= end:
                     break
-                found.append(starts)
-        if not found:
+                pieces.append(starts)
+        if not pieces:
             return _NONE
-        known = found[0] if len(found) == 1 else np.concatenate(found)
-        return known[slice(*np.searchsorted(known, (start, end)))]
+        starts_there = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        return starts_there[slice(*np.searchsorted(starts_there, (start, end)))]
 
     def clear(self) -> None:
         """The log was cut, or is another one."""

@@ -38,9 +38,9 @@ def next_record(mapped: MappedFileQueue, offset: int, below: int) -> int | None:
     Raises UnreadableError."""
     for file in mapped.files:
         if file.end > offset and file.base < below:
-            found = find_record(file, max(offset + 1 - file.base, 0), file.size)
-            if found is not None:
-                return found if found < below else None
+            record = find_record(file, max(offset + 1 - file.base, 0), file.size)
+            if record is not None:
+                return record if record < below else None
     return None
 
 
@@ -68,9 +68,9 @@ def _is_record(file: MappedFile, position: int, stop: int) -> bool:
 def record_view(file: MappedFile, position: int, stop: int | None = None) -> memoryview:
     """The record at `position` of a file, by the size that it says, or what there is up to `stop`
     (default: the file's end) where that is none. Raises UnreadableError."""
-    left = (file.size if stop is None else stop) - position
-    size = int.from_bytes(file.view(position, min(4, left)))
-    return file.view(position, size if MIN_RECORD_SIZE <= size <= left else min(left, PAGE))
+    room = (file.size if stop is None else stop) - position
+    size = int.from_bytes(file.view(position, min(4, room)))
+    return file.view(position, size if MIN_RECORD_SIZE <= size <= room else min(room, PAGE))
 
 
 def whole_but_for_head(data: bytes, offset: int) -> Record | None:
@@ -79,11 +79,11 @@ def whole_but_for_head(data: bytes, offset: int) -> Record | None:
     data = _without_blank(data)
     if len(data) < MIN_RECORD_SIZE:
         return None
-    said = _I64.pack(offset)
+    position = _I64.pack(offset)
     for magic in MAGICS:
         mended = bytearray(data)
         mended[: MAGIC_OFFSET + len(magic)] = len(data).to_bytes(4, "big") + magic
-        mended[PHYSICAL_OFFSET_OFFSET : PHYSICAL_OFFSET_OFFSET + len(said)] = said
+        mended[PHYSICAL_OFFSET_OFFSET : PHYSICAL_OFFSET_OFFSET + len(position)] = position
         try:
             return decode_record(bytes(mended), physical_offset=offset)
         except CorruptRecordError:

@@ -91,23 +91,23 @@ class ConsumerOffsets:
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """Raises MetadataError for a row above `max_rows`; those that are there can be changed."""
         with self._lock:
-            held = self._table.get((topic, group), {})
-            if queue_id not in held:
+            offsets = self._table.get((topic, group), {})
+            if queue_id not in offsets:
                 self._check_room()
                 self._row_count += 1
-                self._table[topic, group] = held
-            before = held.get(queue_id)
+                self._table[topic, group] = offsets
+            before = offsets.get(queue_id)
             if before != queue_offset:
                 self._unsafe |= before is None or queue_offset < before
-                held[queue_id] = queue_offset
+                offsets[queue_id] = queue_offset
                 self._changes += 1
 
     def drop(self, group: str) -> None:
         """Forget all offsets of `group`."""
         with self._lock:
-            kept = {key: rows for key, rows in self._table.items() if key[1] != group}
-            if len(kept) != len(self._table):
-                self._take(kept)
+            others = {key: rows for key, rows in self._table.items() if key[1] != group}
+            if len(others) != len(self._table):
+                self._take(others)
                 self._changes += 1
                 self._unsafe = True
 
@@ -202,16 +202,16 @@ class ConsumerOffsets:
     ) -> frozenset[tuple[str, str]]:
         """Put the rows of another table, as they stand in its file, in place of the own ones of the
         same (topic, group), and drop those of `before` that it no longer has. Returns its pairs."""
-        taken = _decode(rows)
+        rows_taken = _decode(rows)
         with self._lock:
-            gone = before.difference(taken)
-            kept = {pair: offsets for pair, offsets in self._table.items() if pair not in gone}
-            changed = {**kept, **taken}
+            dropped = before.difference(rows_taken)
+            others = {pair: offsets for pair, offsets in self._table.items() if pair not in dropped}
+            changed = {**others, **rows_taken}
             if changed != self._table:
                 self._unsafe |= not _only_forward(self._table, changed)
                 self._take(changed)
                 self._changes += 1
-        return frozenset(taken)
+        return frozenset(rows_taken)
 
     def _saved(self) -> None:
         self._saved_changes, self._unsafe = self._changes, False
@@ -254,9 +254,10 @@ def _only_forward(before: _Table, after: _Table) -> bool:
     if before.keys() != after.keys():
         return False
     for pair, offsets in after.items():
-        held = before[pair]
-        if held != offsets and (
-            held.keys() != offsets.keys() or any(offsets[each] < held[each] for each in held)
+        earlier = before[pair]
+        if earlier != offsets and (
+            earlier.keys() != offsets.keys()
+            or any(offsets[each] < earlier[each] for each in earlier)
         ):
             return False
     return True
@@ -274,7 +275,7 @@ def _decode(rows: dict[str, object]) -> _Table:
 
 
 def _group_topics(keys: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    topics: dict[str, list[str]] = {}
     for topic, group in keys:
-        found.setdefault(group, []).append(topic)
-    return found
+        topics.setdefault(group, []).append(topic)
+    return topics

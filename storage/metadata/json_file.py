@@ -96,11 +96,11 @@ class JsonFile:
 
     def with_next_version(self, now_ms: int) -> Json:
         """A copy of the document, its version one higher."""
-        held = table(self.document, VERSION)
+        before = table(self.document, VERSION)
         version = {
-            **held,
-            "counter": integer(held.get("counter"), 0) + 1,
-            "stateVersion": integer(held.get("stateVersion"), 0),
+            **before,
+            "counter": integer(before.get("counter"), 0) + 1,
+            "stateVersion": integer(before.get("stateVersion"), 0),
             "timestamp": now_ms,
         }
         return {**self.document, VERSION: version}
@@ -116,8 +116,8 @@ def parse(data: bytes) -> Json:
 
 def table(document: Mapping[str, object], name: str) -> Json:
     """The object that `document` has under `name`, empty if it has none."""
-    found = document.get(name)
-    return {str(key): value for key, value in found.items()} if isinstance(found, dict) else {}
+    rows = document.get(name)
+    return {str(key): value for key, value in rows.items()} if isinstance(rows, dict) else {}
 
 
 def integer(value: object, default: int) -> int:

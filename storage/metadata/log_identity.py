@@ -76,29 +76,29 @@ class LogIdentity(JsonTable[None]):
     @property
     def history(self) -> LogHistory:
         """Of the log as it is now; its newest MAX_TERMS terms."""
-        epochs, known = self._known
+        epochs, history = self._known
         if epochs is self._epochs.table:
-            return known
+            return history
         with self._lock:
             epochs = self._epochs.table
-            known = LogHistory(
+            history = LogHistory(
                 self._log_id,
                 tuple(
                     LogTerm(each.epoch, each.start_offset, self._ids.get(each, 0))
                     for each in epochs.entries[-MAX_TERMS:]
                 ),
             )
-            self._known = epochs, known
-            return known
+            self._known = epochs, history
+            return history
 
     def begin_term(self, epoch: int, start_offset: int, now_ms: int) -> None:
         """Make an id for a term that this node leads, and for the log if it has none; durable on
         return. Raises DiskFullError or StoreReadOnlyError, and changes nothing."""
-        begun = EpochEntry(epoch, start_offset)
+        term = EpochEntry(epoch, start_offset)
         with self._lock:
             entries = self._epochs.table.entries
             ids = {each: self._ids[each] for each in entries if each in self._ids}
-            ids[begun] = self._new_id()
+            ids[term] = self._new_id()
             if len(entries) == 1 and entries[0].epoch == 0:
                 # the bytes of a store that RocketMQ wrote, which begin to count with this term
                 ids.setdefault(entries[0], self._new_id())

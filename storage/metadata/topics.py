@@ -109,22 +109,22 @@ def decode_topic(name: str, bean: Mapping[str, object]) -> TopicConfig:
     )
 
 
-def check_topic(topic: TopicConfig, held: TopicConfig | None = None) -> None:
-    """Raises MetadataError for a name or numbers that no topic can be created with. What `held`
-    has already may stay, since a broker may have made it so."""
-    fault = topic_fault(topic.name) if held is None else None
+def check_topic(topic: TopicConfig, existing: TopicConfig | None = None) -> None:
+    """Raises MetadataError for a name or numbers that no topic can be created with. What the
+    `existing` topic has already may stay, since a broker may have made it so."""
+    fault = topic_fault(topic.name) if existing is None else None
     if fault is not None:
         raise MetadataError("INVALID_TOPIC_NAME", "name", f"topic {topic.name!r}: {fault}")
     for name in ("read_queues", "write_queues"):
         value = getattr(topic, name)
-        kept = held is not None and value == getattr(held, name)
-        if not kept and not 1 <= value <= MAX_QUEUES:
+        unchanged = existing is not None and value == getattr(existing, name)
+        if not unchanged and not 1 <= value <= MAX_QUEUES:
             raise MetadataError(
                 "INVALID_ARGUMENT", name, f"{name} must be 1 .. {MAX_QUEUES}: {value}"
             )
     if not 0 <= topic.perm <= 15:
         raise MetadataError("INVALID_ARGUMENT", "perm", f"perm must be 0 .. 15: {topic.perm}")
-    if held is None or topic.attributes != held.attributes:
+    if existing is None or topic.attributes != existing.attributes:
         _check_attributes(topic.attributes)
 
 
@@ -181,8 +181,8 @@ class TopicTable(JsonTable[dict[str, TopicConfig]]):
         """Whether a topic of which the log has records was deleted: the table is whole, and has
         other topics, but not this one."""
         whole = bool(self.table) and not self.note
-        known = name in self.table or is_system_topic(name) or name.startswith(LIGHT_PREFIX)
-        return whole and not known
+        listed = name in self.table or is_system_topic(name) or name.startswith(LIGHT_PREFIX)
+        return whole and not listed
 
     def create(self, topic: TopicConfig, now_ms: int, *, update: bool = False) -> TopicConfig:
         """Add a topic, or with `update` change one; durable on return.
@@ -190,18 +190,18 @@ class TopicTable(JsonTable[dict[str, TopicConfig]]):
         Raises MetadataError: a bad name or number, or a topic that is there already.
         """
         with self._lock:
-            held = self.table.get(topic.name)
-            check_topic(topic, held)
-            if held is not None and not update:
+            existing = self.table.get(topic.name)
+            check_topic(topic, existing)
+            if existing is not None and not update:
                 raise MetadataError(
                     "TOPIC_EXISTS",
                     "name",
                     f"topic {topic.name!r} exists; to change it, pass update=True, or "
                     f"use `tandemlog topic create {topic.name} --update`",
                 )
-            if held is not None:
-                topic = replace(topic, members=held.members)
-            self._check_room(topic, held)
+            if existing is not None:
+                topic = replace(topic, members=existing.members)
+            self._check_room(topic, existing)
             self._change({**self.table, topic.name: topic}, now_ms)
         self._changed()
         return topic
@@ -210,12 +210,12 @@ class TopicTable(JsonTable[dict[str, TopicConfig]]):
         """Take the topic off the table: puts are refused from now on, and its messages stay
         readable until retention drops them. Raises MetadataError if there is no such topic."""
         with self._lock:
-            held = self.table.get(name)
-            if held is None:
+            topic = self.table.get(name)
+            if topic is None:
                 raise MetadataError("UNKNOWN_TOPIC", "name", f"there is no topic {name!r}")
             self._change({key: each for key, each in self.table.items() if key != name}, now_ms)
         self._changed()
-        return held
+        return topic
 
     def restore(self, topics: Iterable[TopicConfig], now_ms: int) -> None:
         """Add topics that the table has lost; durable on return."""
@@ -223,16 +223,16 @@ class TopicTable(JsonTable[dict[str, TopicConfig]]):
             self._change({**{each.name: each for each in topics}, **self.table}, now_ms)
         self._changed()
 
-    def _check_room(self, topic: TopicConfig, held: TopicConfig | None) -> None:
+    def _check_room(self, topic: TopicConfig, existing: TopicConfig | None) -> None:
         """Caller holds the lock. What is there already may stay, whatever the limits are now."""
-        if held is None and len(self.table) >= self._max_topics:
+        if existing is None and len(self.table) >= self._max_topics:
             raise MetadataError(
                 "INVALID_ARGUMENT",
                 "name",
                 f"there are {len(self.table)} topics, max_topics is {self._max_topics}: delete "
                 "some or raise it",
             )
-        more = _queues(topic) - (0 if held is None else _queues(held))
+        more = _queues(topic) - (0 if existing is None else _queues(existing))
         if more <= 0:
             return
         count = sum(_queues(each) for each in self.table.values())

@@ -151,20 +151,20 @@ def unpack(data: bytes) -> Request:
 def cut_request(request: Request, log_offset: int, count_records: CountRecords) -> bool:
     """Keep what lies below `log_offset`; False if that is nothing."""
     offsets = [extent.physical_offset for extent in request.extents]
-    kept = request.extents[: bisect_left(offsets, log_offset)]
+    extents = request.extents[: bisect_left(offsets, log_offset)]
     lost = sum(each.count for each in request.extents)
-    if kept:
-        last = kept[-1]
+    if extents:
+        last = extents[-1]
         end = min(last.end_offset, log_offset)
         count, timestamp = count_records(last.physical_offset, end)
         if end < last.end_offset:
-            kept[-1] = Extent(last.physical_offset, count, end)
+            extents[-1] = Extent(last.physical_offset, count, end)
         # the time too: what is left may have come before what was cut
         request.timestamp = timestamp or request.timestamp
-    lost -= sum(each.count for each in kept)
-    request.extents = kept
+    lost -= sum(each.count for each in extents)
+    request.extents = extents
     request.have -= lost
-    return bool(kept)
+    return bool(extents)
 
 
 class Producer:
@@ -203,9 +203,9 @@ class Producer:
         if self.newest is not None and self.newest.key == key:
             return self.newest
         for request in reversed(self._older):
-            known = _KEY.unpack_from(request, _KEY_AT)
-            if known <= key:
-                return unpack(request) if known == key else None
+            key_there = _KEY.unpack_from(request, _KEY_AT)
+            if key_there <= key:
+                return unpack(request) if key_there == key else None
         return None
 
     def add(self, request: Request) -> None:
@@ -226,14 +226,16 @@ class Producer:
     def keep(self, count: int, safe_offset: int) -> bool:
         """Forget the oldest requests down to `count`, those alone that end at or below log offset
         `safe_offset`; whether there were any."""
-        older, gone = self._older, 0
-        while self.count - gone > count and _END.unpack_from(older[gone], -8)[0] <= safe_offset:
-            gone += 1
-        if gone:
-            epoch, sequence = _KEY.unpack_from(older[gone - 1], _KEY_AT)
+        older, dropped = self._older, 0
+        while (
+            self.count - dropped > count and _END.unpack_from(older[dropped], -8)[0] <= safe_offset
+        ):
+            dropped += 1
+        if dropped:
+            epoch, sequence = _KEY.unpack_from(older[dropped - 1], _KEY_AT)
             self.floor = epoch, sequence
-            del older[:gone]
-        return gone > 0
+            del older[:dropped]
+        return dropped > 0
 
     def _unpack_newest(self) -> None:
         if self._older:

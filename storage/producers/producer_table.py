@@ -342,8 +342,8 @@ class ProducerTable:
                 self._open = (restored.open, request)
             self.changes += 1
 
-    def keep_below(self, log_offset: int, kept: int) -> None:
-        """Know only what lies below `log_offset`, the start of a file: `kept` requests of each
+    def keep_below(self, log_offset: int, count: int) -> None:
+        """Know only what lies below `log_offset`, the start of a file: `count` requests of each
         producer. One that has none there goes whole, as what was forgotten of it may lie above."""
         with self._lock:
             self.truncate(log_offset, lambda _start, _end: (0, 0))
@@ -352,7 +352,7 @@ class ProducerTable:
             for producer_id, producer in list(self._producers.items()):
                 if producer.newest is None:
                     self._forget(producer_id)
-                elif producer.keep(kept, log_offset):
+                elif producer.keep(count, log_offset):
                     self._stale.add(producer_id)
             self.next_offset = log_offset
 
@@ -386,9 +386,9 @@ class ProducerTable:
             return
         oldest = next(iter(self._producers))
         if self._producers[oldest].seen > self._monotonic() - GRACE_S:
-            held = self._shares.holders
-            busiest = max(held, key=held.__getitem__)
-            if held[busiest] <= self._shares.of(holder) + 1:
+            holders = self._shares.holders
+            busiest = max(holders, key=holders.__getitem__)
+            if holders[busiest] <= self._shares.of(holder) + 1:
                 raise too_many(mark, self._limit, self._shares.of(holder))
             oldest = next(name for name, each in self._producers.items() if each.holder == busiest)
         self._forget(oldest)

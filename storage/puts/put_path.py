@@ -74,14 +74,14 @@ class PutPath:
         outcome = self._producers.check(mark, batch.count, holder)
         if isinstance(outcome, Duplicate):
             return self._stored_before(batch, outcome, duplicate=True)
-        left = batch
+        rest = batch
         if isinstance(outcome, Resume):
-            left, mark = rest_of(batch, outcome.have, mark)
-            checked = self._log.check(left)
+            rest, mark = rest_of(batch, outcome.have, mark)
+            checked = self._log.check(rest)
         with self._producers.appending():
             segments = self._log.append(checked, dense, self._next_queue_offsets, time)
-            self._producers.record(mark, extents_of(segments, left.sizes), time, holder)
-        if left is not batch:
+            self._producers.record(mark, extents_of(segments, rest.sizes), time, holder)
+        if rest is not batch:
             whole = self._producers.check(replace(mark, index=0), batch.count)
             if isinstance(whole, Duplicate):
                 return self._stored_before(batch, whole, duplicate=False)

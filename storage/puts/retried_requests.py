@@ -51,14 +51,14 @@ def rest_of(batch: RecordBatch, have: int, mark: ProducerMark) -> tuple[RecordBa
     sizes = batch.sizes.astype(np.int64)
     start = int(sizes[:have].sum())
     end = start + int(sizes[have])
-    going_on = replace(mark, index=have)
-    first = _with_mark(batch.records, start, end, going_on, have)
+    rest_mark = replace(mark, index=have)
+    first = _with_mark(batch.records, start, end, rest_mark, have)
     records = b"".join((first, bytes(batch.records[end:])))
-    left = batch.sizes[have:].copy()
-    left[0] = len(first)
+    rest_sizes = batch.sizes[have:].copy()
+    rest_sizes[0] = len(first)
     return (
-        replace(batch, records=records, sizes=left, queue_indexes=batch.queue_indexes[have:]),
-        going_on,
+        replace(batch, records=records, sizes=rest_sizes, queue_indexes=batch.queue_indexes[have:]),
+        rest_mark,
     )
 
 
@@ -123,24 +123,24 @@ def _has_property_crc(data: memoryview) -> bool:
 
 def _queue_offsets(data: memoryview, indexes: NDArray[np.uint16], queues: int) -> NDArray[np.int64]:
     """i8[q]: the queue offset of the first record of each table entry in `data`; -1 for none."""
-    found = walk(data, max_records=len(indexes))
-    headers = gather_headers(data, found.positions, found.sizes)
+    walked = walk(data, max_records=len(indexes))
+    headers = gather_headers(data, walked.positions, walked.sizes)
     offsets = headers.queue_offset.astype(np.int64)
     kinds = headers.sys_flag & TRANSACTION_MASK
     uncounted = (kinds == TRANSACTION_PREPARED) | (kinds == TRANSACTION_ROLLBACK)
-    answer = np.full(queues, -1, dtype=np.int64)
+    firsts = np.full(queues, -1, dtype=np.int64)
     # the last assignment wins: go backwards, uncounted records (their offset is 0) first
     for rows in (np.flatnonzero(uncounted)[::-1], np.flatnonzero(~uncounted)[::-1]):
-        answer[indexes[rows]] = offsets[rows]
-    return answer
+        firsts[indexes[rows]] = offsets[rows]
+    return firsts
 
 
 def extents_of(segments: Sequence[AppendSegment], sizes: NDArray[np.integer]) -> list[Extent]:
     """The stretches of the log that an append has filled; `sizes` are the batch's."""
-    found = []
+    extents = []
     for each in segments:
         stop = each.first_index + each.count
         length = int(sizes[each.first_index : stop].sum(dtype=np.int64))
         length += each.count * each.record_extra
-        found.append(Extent(each.physical_offset, each.count, each.physical_offset + length))
-    return found
+        extents.append(Extent(each.physical_offset, each.count, each.physical_offset + length))
+    return extents

@@ -81,10 +81,10 @@ class PutTargets:
 
     def _refresh(self) -> None:
         """Results for the queues that have none yet: the new ones, or all after a change."""
-        known, count = len(self._allowed), self._table.count
-        more = (self._may_put(*self._table.name(dense)) for dense in range(known, count))
+        done, count = len(self._allowed), self._table.count
+        more = (self._may_put(*self._table.name(dense)) for dense in range(done, count))
         self._allowed = np.append(
-            self._allowed, np.fromiter(more, dtype=np.bool_, count=count - known)
+            self._allowed, np.fromiter(more, dtype=np.bool_, count=count - done)
         )
 
     def _may_put(self, topic: str, queue_id: int) -> bool:

@@ -156,14 +156,14 @@ class ConsumeQueue:
         """Delete all files, those behind a gap too. Raises the first OSError if some cannot be
         deleted, after all the others; a second call tries those again."""
         names = self._disk.files.listdir(Path(self._prefix))
-        left, faults = [], []
+        remaining, faults = [], []
         for base in [base for name in names if (base := parse_offset_file_name(name)) is not None]:
             try:
                 self._disk.delete(self.file(base))
             except OSError as error:
-                left.append(base)
+                remaining.append(base)
                 faults.append(error)
-        self.first, self.last = (left[0], left[-1]) if left else (-1, -1)
+        self.first, self.last = (remaining[0], remaining[-1]) if remaining else (-1, -1)
         if faults:
             raise faults[0]
 

@@ -124,8 +124,8 @@ class ConsumeQueueStore:
         """Log offset of the newest record in a queue that is not damaged; -1 if there is none."""
         ends = self.ends()
         ends[list(self.mender.damaged)] = 0
-        found = self._units.last_physical[: len(ends)][ends > 0]
-        return int(found.max(initial=-1))
+        offsets = self._units.last_physical[: len(ends)][ends > 0]
+        return int(offsets.max(initial=-1))
 
     def max_offset(self, dense: int) -> int:
         """The queue offset after the newest unit. Raises StoreBusyError for a damaged queue."""
@@ -135,19 +135,19 @@ class ConsumeQueueStore:
     def ends_of(self, queues: Sequence[int]) -> list[int]:
         """The `max_offset` of many queues; DAMAGED_END for a damaged one, 0 for -1, which is no
         queue."""
-        found: list[int] = self._units.ends[np.array(queues, np.int64)].tolist()
+        ends: list[int] = self._units.ends[np.array(queues, np.int64)].tolist()
         damaged = self.mender.damaged
         return [
             0 if dense < 0 else DAMAGED_END if dense in damaged else end
-            for dense, end in zip(queues, found, strict=True)
+            for dense, end in zip(queues, ends, strict=True)
         ]
 
     def min_offset(self, dense: int) -> int:
         """The first unit whose record the log still holds; max_offset where none has one."""
         self.mender.check_whole(dense)
         log_minimum = self._log_minimum
-        known, minimum = self._minimum.get(dense, (-1, 0))
-        if known != log_minimum or minimum > int(self._units.ends[dense]):
+        log_start, minimum = self._minimum.get(dense, (-1, 0))
+        if log_start != log_minimum or minimum > int(self._units.ends[dense]):
             minimum = self._find_minimum(dense, log_minimum)
         return minimum
 
@@ -158,11 +158,11 @@ class ConsumeQueueStore:
             generation = self._units.generation
             self.mender.check_whole(dense)
             try:
-                found = self._units.first_at_or_after(dense, log_offset)
+                unit = self._units.first_at_or_after(dense, log_offset)
             except CorruptStoreError as error:
                 raise self._found_damaged(dense, error) from error
             if generation == self._units.generation:
-                return max(found, self.min_offset(dense))
+                return max(unit, self.min_offset(dense))
 
     def read(self, dense: int, queue_offset: int, count: int) -> NDArray[np.void]:
         """UNIT_DTYPE: units from `queue_offset` on, at most `count`; none beyond the end, and none
@@ -244,8 +244,8 @@ class ConsumeQueueStore:
         where it is not the next of its queue, whose number then tells itself, or is not right.
         Raises as `append` does."""
         with self._lock:
-            known = dense >= 0 and dense not in self.mender.damaged
-            if known and int(self._units.ends[dense]) == queue_offset:
+            whole = dense >= 0 and dense not in self.mender.damaged
+            if whole and int(self._units.ends[dense]) == queue_offset:
                 self.mender.raise_to(dense, queue_offset + 1)
 
     def contradict(self, dense: int, reason: str) -> None:
@@ -268,9 +268,9 @@ class ConsumeQueueStore:
         others: what they hold would come back among the new ones.
         """
         with self._lock, Change(self._units):
-            gone = list(queues)
-            self.mender.rebuild_begin(gone)
-            self._forget(gone)
+            listed = list(queues)
+            self.mender.rebuild_begin(listed)
+            self._forget(listed)
 
     def rebuild_append(
         self,
@@ -314,16 +314,16 @@ class ConsumeQueueStore:
                     break
             least = {dense: floor for dense in damaged if (floor := self.floors.of(dense))}
             ends[list(damaged)] = DAMAGED_END
-            held = {dense: int(ends[dense]) for dense in np.flatnonzero(ends).tolist()}
-            return QueueCheckpoint(offset, self.named(held), self.named(least))
+            numbers = {dense: int(ends[dense]) for dense in np.flatnonzero(ends).tolist()}
+            return QueueCheckpoint(offset, self.named(numbers), self.named(least))
 
     def named(self, numbers: Mapping[int, int]) -> dict[str, dict[int, int]]:
         """{topic: {queue id: number}} of dense -> number."""
-        found: dict[str, dict[int, int]] = {}
+        named: dict[str, dict[int, int]] = {}
         for dense, number in numbers.items():
             topic, queue_id = self._table.name(dense)
-            found.setdefault(topic, {})[queue_id] = number
-        return found
+            named.setdefault(topic, {})[queue_id] = number
+        return named
 
     def close(self) -> None:
         """Close all files; what was not flushed is dispatched again at the next open."""
@@ -396,12 +396,12 @@ class ConsumeQueueStore:
     def delete(self, queues: Iterable[int]) -> None:
         """Remove these queues with their files, for a topic that is deleted. Raises as
         `rebuild_begin` does."""
-        gone = list(queues)
+        deleted = list(queues)
         with self._lock, Change(self._units):
-            self._forget(gone)
-            self.floors.forget(gone)
+            self._forget(deleted)
+            self.floors.forget(deleted)
             damaged = self.mender.damaged
-            self.mender.damaged = {q: why for q, why in damaged.items() if q not in set(gone)}
+            self.mender.damaged = {q: why for q, why in damaged.items() if q not in set(deleted)}
 
     def reset(self, log_offset: int) -> None:
         """Forget all queues, whose files are no longer there; the log begins at `log_offset`."""
@@ -433,9 +433,9 @@ class ConsumeQueueStore:
         files, and their topic `is_deleted`, or its other queues were found begun again and all
         records of these are older. Returns their names. Raises as `rebuild_begin` does."""
         with self._lock:
-            gone = self.mender.deleted_queues(is_deleted)
-            self.delete(gone)
-        return [self.mender.name(dense) for dense in gone]
+            deleted = self.mender.deleted_queues(is_deleted)
+            self.delete(deleted)
+        return [self.mender.name(dense) for dense in deleted]
 
     # ---- inner parts; the caller holds the lock
 

@@ -57,8 +57,8 @@ def is_undecided(numbers: NDArray[np.int64], physical: NDArray[np.int64], expect
         return False
     if expected < 0:
         return len(following) < 2
-    told = bool(np.isin(following, (expected, expected + 1)).any())
-    return not told and len(following) < NUMBERS_LOOKED_AT
+    continued = bool(np.isin(following, (expected, expected + 1)).any())
+    return not continued and len(following) < NUMBERS_LOOKED_AT
 
 
 def is_stray(
@@ -66,11 +66,11 @@ def is_stray(
     physical: NDArray[np.int64],
     expected: int,
     before: int,
-    held: HeldNumbers | None = None,
+    evidence: HeldNumbers | None = None,
 ) -> bool:
     """Whether the first of these records of one queue, in the order of the log, has another number
     than it says. `expected` is the next number of the queue, -1 for any; `before`, where the
-    record before it lies in the log, -1 for not known; `held`, what the queue had before."""
+    record before it lies in the log, -1 for not known; `evidence`, what the queue had before."""
     number, place = int(numbers[0]), int(physical[0])
     following = numbers[1 : 1 + NUMBERS_LOOKED_AT]
     if number == expected:
@@ -78,7 +78,7 @@ def is_stray(
     if is_impossible(number, place):
         return True
     continued = len(following) > 0 and int(following[0]) == number + 1
-    if held is not None and not continued and held.contradicts(number, place):
+    if evidence is not None and not continued and evidence.contradicts(number, place):
         return True
     if expected < 0:
         # only those that follow can tell

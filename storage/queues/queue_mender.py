@@ -110,14 +110,14 @@ class QueueMender:
 
     def deleted_queues(self, is_deleted: Callable[[str], bool]) -> list[int]:
         """See ConsumeQueueStore.drop_deleted; what was found is not told a second time."""
-        gone, begun, ends = [], self._loaded_begun_again, self._units.ends[: self._table.count]
+        deleted, begun, ends = [], self._loaded_begun_again, self._units.ends[: self._table.count]
         for dense in np.flatnonzero(ends).tolist():
             topic, _ = self._table.name(dense)
             older = int(self._units.last_physical[dense]) < begun.get(topic, 0)
             if dense not in self._loaded and (older or is_deleted(topic)):
-                gone.append(dense)
+                deleted.append(dense)
         self._loaded_begun_again = {}
-        return gone
+        return deleted
 
     def rebuild_begin(self, queues: Iterable[int]) -> None:
         """The units of these queues are about to go, and to come again from the log."""
@@ -153,9 +153,9 @@ class QueueMender:
         """i8[queues]: log offset of the newest record of each; -1 where it has none, or is
         damaged."""
         count = self._table.count
-        found = np.where(self._units.ends[:count] > 0, self._units.last_physical[:count], -1)
-        found[list(self.damaged)] = -1
-        return found
+        offsets = np.where(self._units.ends[:count] > 0, self._units.last_physical[:count], -1)
+        offsets[list(self.damaged)] = -1
+        return offsets
 
     def name(self, dense: int) -> str:
         topic, queue_id = self._table.name(dense)
@@ -196,23 +196,25 @@ class QueueMender:
                 dense, f"the log continues with number {first}, but the queue ends at {end}"
             )
             return False
-        known = min(end - first, count)
+        repeated = min(end - first, count)
         try:
-            there = self._agreeing(dense, offsets[:known], cells[:known]) if known else 0
+            agreeing = (
+                self._agreeing(dense, offsets[:repeated], cells[:repeated]) if repeated else 0
+            )
         except CorruptStoreError as error:
             self.mark_damaged(dense, str(error))
             return False
-        if there < known:
-            if self._begins_again(dense, offsets[there:], physical[there:], cells[there:]):
-                self._begin_again(dense, int(offsets[there]))
-                units.extend(dense, cells[there:])
+        if agreeing < repeated:
+            if self._begins_again(dense, offsets[agreeing:], physical[agreeing:], cells[agreeing:]):
+                self._begin_again(dense, int(offsets[agreeing]))
+                units.extend(dense, cells[agreeing:])
                 return True
             self.mark_damaged(dense, f"units from number {first} on are not those of the log")
             self.floors.contradicted(dense, first)
             return False
-        if known == count or (end and int(physical[known]) < newest):
+        if repeated == count or (end and int(physical[repeated]) < newest):
             return False
-        units.extend(dense, cells[known:])
+        units.extend(dense, cells[repeated:])
         return True
 
     def _begins_again(
@@ -294,7 +296,7 @@ class QueueMender:
         """Rare, so one unit after the other; `more` records of the queue may follow these. Where
         it raises the same may come again: what is there by then is skipped."""
         units = self._units
-        held = self.floors.held.get(dense)
+        evidence = self.floors.held.get(dense)
         physical = cells.view(UNIT_DTYPE)["physical_offset"].astype(np.int64)
         for index, offset in enumerate(offsets.tolist()):
             end = int(units.ends[dense])
@@ -304,7 +306,7 @@ class QueueMender:
             if more and is_undecided(offsets[index:], physical[index:], expected):
                 self._undecided[dense] = offsets[index:], cells[index:]
                 return
-            if is_stray(offsets[index:], physical[index:], expected, before, held):
+            if is_stray(offsets[index:], physical[index:], expected, before, evidence):
                 logger.warning(
                     "the record at offset %d of the log says that it is number %d of %s, but %d "
                     "is next: it is not dispatched",
@@ -356,26 +358,33 @@ class QueueMender:
         """How many of these, from the first on, the queue needs no more: it holds the same unit, or
         that of a later record of the same number; those of deleted files count as held where they
         lie below the first that it has in the log."""
-        count, queue_offset = len(offsets), int(offsets[0])
+        count = len(offsets)
+        if not count:
+            return 0
+        queue_offset = int(offsets[0])
         skip = min(max(self._units.first(dense) - queue_offset, 0), count)
         if skip:
             last = int(cells[skip - 1 : skip].view(UNIT_DTYPE)["physical_offset"][0])
             if last >= self._units.first_physical(dense):
                 return 0
-        held = self._units.read(dense, queue_offset + skip, count - skip)
-        if held.tobytes() == cells[skip:].tobytes():
+        stored = self._units.read(dense, queue_offset + skip, count - skip)
+        if stored.tobytes() == cells[skip:].tobytes():
             return count
-        given = cells[skip:].view(UNIT_DTYPE)
-        others = skip + np.flatnonzero(held.view(CELL) != given.view(CELL))
-        later = held["physical_offset"][others - skip] > given["physical_offset"][others - skip]
-        right = others[: len(later) if later.all() else int(np.argmin(later))]
-        asked = right[np.unique(np.linspace(0, len(right) - 1, _ASKED).astype(int))[: len(right)]]
+        units = cells[skip:].view(UNIT_DTYPE)
+        others = skip + np.flatnonzero(stored.view(CELL) != units.view(CELL))
+        later = stored["physical_offset"][others - skip] > units["physical_offset"][others - skip]
+        plausible = others[: len(later) if later.all() else int(np.argmin(later))]
+        asked = plausible[
+            np.unique(np.linspace(0, len(plausible) - 1, _ASKED).astype(int))[: len(plausible)]
+        ]
         for row in asked.tolist():
-            if not self._is_right(dense, int(offsets[row]), held[row - skip]):
+            if not self._is_right(dense, int(offsets[row]), stored[row - skip]):
                 return int(row)
-        if len(right) and not int(offsets[right[0]]):
-            self._note_loaded_begun_again(dense, int(held["physical_offset"][right[0] - skip]))
-        return count if len(right) == len(others) else int(others[len(right)])
+        if len(plausible) and not int(offsets[plausible[0]]):
+            self._note_loaded_begun_again(
+                dense, int(stored["physical_offset"][plausible[0] - skip])
+            )
+        return count if len(plausible) == len(others) else int(others[len(plausible)])
 
     def _is_right(self, dense: int, queue_offset: int, unit: np.void) -> bool:
         if self.records is None:
@@ -386,5 +395,5 @@ class QueueMender:
 
     def _note_loaded_begun_again(self, dense: int, log_offset: int) -> None:
         topic, _ = self._table.name(dense)
-        known = self._loaded_begun_again.get(topic, log_offset)
-        self._loaded_begun_again[topic] = min(known, log_offset)
+        earliest = self._loaded_begun_again.get(topic, log_offset)
+        self._loaded_begun_again[topic] = min(earliest, log_offset)

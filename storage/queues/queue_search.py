@@ -46,17 +46,17 @@ def search_by_time(
     older: then it is `maximum`. A hole costs at most one read of each of its units.
     """
     bounds = [minimum, *(each for each in steps if minimum < each < maximum), maximum]
-    found = -1
+    newest = -1
     for low, high in reversed(list(pairwise(bounds))):
         older, newer = _around(low, high, timestamp, boundary, time_of)
         if boundary is Boundary.UPPER:
             if older >= 0:
                 return older
             continue
-        found = newer if newer >= 0 else found
+        newest = newer if newer >= 0 else newest
         if older >= 0:
-            return found if found >= 0 else maximum
-    return max(found, minimum)
+            return newest if newest >= 0 else maximum
+    return max(newest, minimum)
 
 
 def _around(

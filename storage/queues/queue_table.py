@@ -115,21 +115,21 @@ class QueueTable:
             return np.array(
                 [self.get(topics[topic], queue_id) for topic, queue_id in few], np.int64
             )
-        found = map(self._topic_numbers.get, topics, repeat(-1))
-        numbers = np.frombuffer(pack(f"{len(topics)}q", *found), np.int64)
+        looked_up = map(self._topic_numbers.get, topics, repeat(-1))
+        numbers = np.frombuffer(pack(f"{len(topics)}q", *looked_up), np.int64)
         # An unknown topic's number is that of the last run, which is empty.
         lengths, starts = self._lengths[numbers][queue_topics], self._starts[numbers][queue_topics]
         ids = queue_ids.astype(np.int64)
         # As an unsigned number one below 0 is too large.
-        known = ids.view(np.uint64) < lengths.view(np.uint64)
+        near = ids.view(np.uint64) < lengths.view(np.uint64)
         starts += ids
-        if all_true(known):
+        if all_true(near):
             every: NDArray[np.int64] = self._flat[starts]
             return every
-        starts[~known] = 0
-        rows: NDArray[np.int64] = np.where(known, self._flat[starts], -1)
+        starts[~near] = 0
+        rows: NDArray[np.int64] = np.where(near, self._flat[starts], -1)
         if self._far:
-            for row in np.flatnonzero(~known).tolist():
+            for row in np.flatnonzero(~near).tolist():
                 rows[row] = self.get(topics[int(queue_topics[row])], int(queue_ids[row]))
         return rows
 
@@ -151,14 +151,14 @@ class QueueTable:
     def unregister(self, topic: str) -> list[int]:
         """Forget a topic's queues; returns the dense indexes that they had."""
         with self._lock:
-            gone = list(self.queues_of(topic).values())
+            queues = list(self.queues_of(topic).values())
             number = self._topic_numbers.get(topic)
             if number is not None:
                 start, length = int(self._starts[number]), int(self._lengths[number])
                 self._flat[start : start + length] = -1
                 self._far.pop(number, None)
                 self._counts[number] = 0
-            return gone
+            return queues
 
     def clear_offsets(self) -> None:
         """Every queue starts at 0 again: for a log that starts over."""
@@ -186,9 +186,9 @@ class QueueTable:
     def _bring_near(self, number: int) -> None:
         """Out of the dictionary what the run has now."""
         far, length = self._far.get(number, {}), int(self._lengths[number])
-        left = {queue_id: dense for queue_id, dense in far.items() if queue_id >= length}
-        if left:
-            self._far[number] = left
+        beyond = {queue_id: dense for queue_id, dense in far.items() if queue_id >= length}
+        if beyond:
+            self._far[number] = beyond
         else:
             self._far.pop(number, None)
 

@@ -64,11 +64,11 @@ class TailRows:
         start = row + (first & (self.width - 1))
         count = last - first
         ahead = min(count, row + self.width - start)
-        found = np.empty(count, dtype=CELL)
-        found[:ahead] = self._cells[start : start + ahead]
+        cells = np.empty(count, dtype=CELL)
+        cells[:ahead] = self._cells[start : start + ahead]
         if ahead < count:
-            found[ahead:] = self._cells[row : row + count - ahead]
-        return found.view(UNIT_DTYPE)
+            cells[ahead:] = self._cells[row : row + count - ahead]
+        return cells.view(UNIT_DTYPE)
 
 
 def rows_for(queues: int, memory_bytes: int = MEMORY_BYTES) -> TailRows:

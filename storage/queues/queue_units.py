@@ -143,17 +143,17 @@ class QueueUnits:
             self._check_upwards(dense, high - len(window), window)
             after = ~_before(window, log_offset)
             return high - len(window) + int(after.argmax()) if after.any() else high
-        found = high
+        first = high
         while low < high:
             middle = (low + high) // 2
             place, physical = self._next_of_a_record(dense, middle, high)
             if place < high and physical < log_offset:
                 low = place + 1
             else:
-                found, high = (place if place < high else found), middle
-        begin = max(found - _NEIGHBOURS, self.first(dense))
-        self._check_upwards(dense, begin, self.read(dense, begin, found + _NEIGHBOURS - begin))
-        return found
+                first, high = (place if place < high else first), middle
+        begin = max(first - _NEIGHBOURS, self.first(dense))
+        self._check_upwards(dense, begin, self.read(dense, begin, first + _NEIGHBOURS - begin))
+        return first
 
     def _next_of_a_record(self, dense: int, start: int, stop: int) -> tuple[int, int]:
         """The first unit in start .. stop-1 that is not pre-blank, and its log offset; `stop` and
@@ -193,15 +193,15 @@ class QueueUnits:
             self._widen(int(runs.queues[-1]) + 1)
         after = runs.first + runs.counts
         full = chosen & (after - self.spilled[runs.queues] > self._rows.width)
-        left = chosen
+        fitting = chosen
         for run in np.flatnonzero(full).tolist():
             if int(runs.counts[run]) <= self._rows.width:
                 self.spill(int(runs.queues[run]))
             else:
                 start, count = int(runs.starts[run]), int(runs.counts[run])
                 self.extend(int(runs.queues[run]), runs.cells[start : start + count])
-                left = left & (np.arange(len(left)) != run)
-        return left
+                fitting = fitting & (np.arange(len(fitting)) != run)
+        return fitting
 
     def scatter(self, runs: QueueRuns, chosen: NDArray[np.bool_]) -> None:
         """Append the chosen runs in memory; make_room came before."""
@@ -290,9 +290,9 @@ class QueueUnits:
 
     def _widen(self, queues: int) -> None:
         """Rows for more queues: with everything spilled, the new ones may start empty."""
-        known = self._table.count
+        count = self._table.count
         with self.file_lock:
-            for dense in np.flatnonzero(self.spilled[:known] < self.ends[:known]).tolist():
+            for dense in np.flatnonzero(self.spilled[:count] < self.ends[:count]).tolist():
                 self.spill(dense)
             self._rows = rows_for(queues, self._memory_bytes)
 

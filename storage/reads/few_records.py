@@ -120,10 +120,10 @@ class FewRecords:
         text = bytes((len(encoded) & 0xFF,)) + encoded
         begin, number = 0, queue_offset
         for at, size, _ in units:
-            said, magic, queue, offset, physical, flag, length = _HEAD.unpack_from(records, begin)
+            stored, magic, queue, offset, physical, flag, length = _HEAD.unpack_from(records, begin)
             place, end = begin + FIXED_SIZE + (magic == MAGIC_V2) + length, begin + size
             if (
-                said != size
+                stored != size
                 or magic not in (MAGIC_V1, MAGIC_V2)
                 or (queue, offset, physical) != (queue_id, number, at)
                 or flag & _IPV6

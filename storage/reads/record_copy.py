@@ -148,8 +148,8 @@ def _have_topic(
     inside = (lengths >= 0) & (places + len(text) <= starts + sizes)
     if len(data) < len(text):
         return inside & False
-    found = windows(data, len(text))[np.where(inside, places, 0)]
-    same: NDArray[np.bool_] = found == np.frombuffer(text, f"V{len(text)}")[0]
+    texts = windows(data, len(text))[np.where(inside, places, 0)]
+    same: NDArray[np.bool_] = texts == np.frombuffer(text, f"V{len(text)}")[0]
     return same & inside
 
 
@@ -163,16 +163,16 @@ def _is_light(records: bytes | memoryview, start: int, row: int, wanted: Expecte
         return False
     if wanted.check_crc and wrong_property_crc(data):
         return False
-    held = record.properties
-    found = light_queues(
+    properties = record.properties
+    queues = light_queues(
         record.topic,
         record.queue_id,
-        held.get(MULTI_DISPATCH, ""),
-        held.get(MULTI_QUEUE_OFFSET, ""),
-        held.get(REAL_TOPIC, ""),
+        properties.get(MULTI_DISPATCH, ""),
+        properties.get(MULTI_QUEUE_OFFSET, ""),
+        properties.get(REAL_TOPIC, ""),
     )
     number = int(wanted.queue_offsets[row])
-    return record.size == size and (wanted.topic, wanted.queue_id, number) in found
+    return record.size == size and (wanted.topic, wanted.queue_id, number) in queues
 
 
 def _copy_of_file(

@@ -227,8 +227,8 @@ class StoreReader:
     ) -> GetResult:
         following = queue_offset + chosen.examined
         if not len(chosen.sizes):
-            gone = chosen.removed
-            status = GetStatus.MESSAGE_WAS_REMOVING if gone else GetStatus.NO_MATCHED_MESSAGE
+            removed = chosen.removed
+            status = GetStatus.MESSAGE_WAS_REMOVING if removed else GetStatus.NO_MATCHED_MESSAGE
             return self._missed(GetResult(status, following, minimum, maximum))
         self._stats.count_found(dense, len(chosen.sizes), len(records))
         return GetResult(
@@ -338,7 +338,7 @@ class StoreReader:
         if self.index is None:
             return FoundRecords((), ())
         wanted = tag_key(key) if tags else key
-        found: dict[int, bytes] = {}
+        records: dict[int, bytes] = {}
         size = looked_up = next_before = 0
         # an entry's time is cut to a second
         begin = max(begin_timestamp - 1000, 0)
@@ -349,10 +349,10 @@ class StoreReader:
                     f"more than {MAX_PASSED} entries of the index have the hash of this key: give "
                     "a narrower time range with begin_timestamp and end_timestamp"
                 )
-            if physical_offset >= before or physical_offset in found:
+            if physical_offset >= before or physical_offset in records:
                 continue
             next_before = physical_offset + 1
-            if looked_up == max_looked_up or (max_messages > 0 and len(found) == max_messages):
+            if looked_up == max_looked_up or (max_messages > 0 and len(records) == max_messages):
                 break
             looked_up += 1
             try:
@@ -363,13 +363,13 @@ class StoreReader:
             in_time = begin_timestamp <= record.store_timestamp <= end_timestamp
             if named and in_time and record.topic == topic:
                 size += len(data)
-                if found and size > max_bytes:
+                if records and size > max_bytes:
                     break
-                found[physical_offset] = data
+                records[physical_offset] = data
         else:
             next_before = 0
-        offsets = tuple(sorted(found))
-        return FoundRecords(offsets, tuple(found[each] for each in offsets), next_before)
+        offsets = tuple(sorted(records))
+        return FoundRecords(offsets, tuple(records[each] for each in offsets), next_before)
 
     # ---- by time
 
@@ -404,12 +404,12 @@ class StoreReader:
     def ranges(self, topics: Sequence[str] = ()) -> list[QueueRange]:
         """Every queue that exists, of these topics or of all, by topic and queue id."""
         wanted = set(topics)
-        found = []
+        ranges = []
         for dense, (topic, queue_id) in enumerate(self._table.names()):
             # a deleted topic leaves its dense indexes behind
             if self._table.get(topic, queue_id) == dense and (not wanted or topic in wanted):
-                found.append(self._range(dense, topic, queue_id))
-        return sorted(found, key=lambda each: (each.topic, each.queue_id))
+                ranges.append(self._range(dense, topic, queue_id))
+        return sorted(ranges, key=lambda each: (each.topic, each.queue_id))
 
     def ranges_from(
         self, first: int, most: int, topics: Sequence[str] = ()
@@ -420,7 +420,7 @@ class StoreReader:
         if topics:
             of_topics = {each for topic in topics for each in self._table.queues_of(topic).values()}
             numbers = sorted(each for each in of_topics if each >= first)
-        found: list[QueueRange] = []
+        ranges: list[QueueRange] = []
         following = 0
         for looked_at, dense in enumerate(numbers):
             if looked_at == most:
@@ -429,8 +429,8 @@ class StoreReader:
             topic, queue_id = self._table.name(dense)
             # a deleted topic leaves its dense indexes behind
             if self._table.get(topic, queue_id) == dense:
-                found.append(self._range(dense, topic, queue_id))
-        return sorted(found, key=lambda each: (each.topic, each.queue_id)), following
+                ranges.append(self._range(dense, topic, queue_id))
+        return sorted(ranges, key=lambda each: (each.topic, each.queue_id)), following
 
     def _range(self, dense: int, topic: str, queue_id: int) -> QueueRange:
         minimum, maximum = self._queues.min_offset(dense), self._queues.max_offset(dense)

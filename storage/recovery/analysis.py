@@ -58,7 +58,7 @@ class Remains:
 
 
 @dataclass(slots=True)
-class Examination:
+class Analysis:
     """What was found; offsets are positions in the log."""
 
     clean: bool
@@ -86,7 +86,7 @@ class Examination:
         )
 
 
-def examine(geometry: Geometry, files: FileSystem) -> Examination:
+def analyze(geometry: Geometry, files: FileSystem) -> Analysis:
     """Look at the store of `geometry`; nothing is changed.
 
     Raises StoreLayoutError if the log files do not fit together, or lie elsewhere;
@@ -96,7 +96,7 @@ def examine(geometry: Geometry, files: FileSystem) -> Examination:
     paths = StorePaths(config.directory)
     checkpoint = StoreCheckpoint(paths.checkpoint, files)
     points = RecoveryPointFile(paths.recovery_point, files)
-    found = Examination(
+    analysis = Analysis(
         clean=not AbortFile(paths.abort, files).exists(),
         point=points.load(),
         checkpoint=checkpoint.load(),
@@ -104,18 +104,18 @@ def examine(geometry: Geometry, files: FileSystem) -> Examination:
     )
     mapped = MappedFileQueue(files, paths.commit_log, config.commit_log_file_size, read_only=True)
     if mapped.files:
-        found.notes += [note for note in (checkpoint.note, points.note) if note]
+        analysis.notes += [note for note in (checkpoint.note, points.note) if note]
     else:
-        _check_log_is_here(paths, geometry, found.point)
+        _check_log_is_here(paths, geometry, analysis.point)
     try:
-        found.log_start = mapped.start
-        if found.point is None and (missing := _records_before(mapped, geometry)):
-            found.notes.append(says_of_beginning(mapped, missing))
-        _scan(found, mapped, geometry, config)
-        found.remains = remains_behind(mapped, found.log_end)
+        analysis.log_start = mapped.start
+        if analysis.point is None and (missing := _records_before(mapped, geometry)):
+            analysis.notes.append(says_of_beginning(mapped, missing))
+        _scan(analysis, mapped, geometry, config)
+        analysis.remains = remains_behind(mapped, analysis.log_end)
     finally:
         mapped.close()
-    return found
+    return analysis
 
 
 def _records_before(mapped: MappedFileQueue, geometry: Geometry) -> int:
@@ -132,30 +132,30 @@ def _check_log_is_here(paths: StorePaths, geometry: Geometry, point: RecoveryPoi
         )
     if point is not None or geometry.files.status(paths.own) is not None:
         return
-    known = max((queue.log_end for queue in open_queues(geometry, geometry.files, [])), default=0)
-    if known:
+    end = _end_by_queues(geometry)
+    if end:
         raise StoreLayoutError(
-            f"{paths.commit_log} has no files, but the queues know a log up to {known}: bring its "
+            f"{paths.commit_log} has no files, but the queues know a log up to {end}: bring its "
             "files there (a broker's storePathCommitLog may name another place), or remove "
             f"{paths.queues} if the log is gone"
         )
 
 
 def _scan(
-    found: Examination, mapped: MappedFileQueue, geometry: Geometry, config: StoreConfig
+    analysis: Analysis, mapped: MappedFileQueue, geometry: Geometry, config: StoreConfig
 ) -> None:
-    point, crc = found.point, config.verify_crc_on_recover
+    point, crc = analysis.point, config.verify_crc_on_recover
     if point is None:
         start = mapped.start
-        found.durable = _durable_of_foreign(found, mapped, geometry)
-        crc = crc and not found.clean
+        analysis.durable = _durable_of_foreign(analysis, mapped, geometry)
+        crc = crc and not analysis.clean
     else:
         start = max(min(point.dispatched, point.flushed), mapped.start)
-        found.durable = point.flushed
+        analysis.durable = point.flushed
         if start > mapped.end:
             start = mapped.files[-1].base if mapped.files else 0
-    durable = min(found.durable, mapped.end)
-    whole = min(_whole_below(found, config), mapped.end)
+    durable = min(analysis.durable, mapped.end)
+    whole = min(_whole_below(analysis, config), mapped.end)
 
     def scan(start: int) -> LogScanner:
         return LogScanner(
@@ -173,51 +173,54 @@ def _scan(
         # Perhaps no record begins there any more: another program has continued with this log.
         start = max(base, mapped.start)
         scanner = scan(start)
-    found.scanned_from, found.scanned_records = scanner.start, scanner.records
-    found.log_end, found.reason = scanner.end, scanner.reason
-    if crc and scanner.last_record >= 0 and _is_torn(mapped, scanner, found.durable):
-        found.log_end = scanner.last_record
-        found.reason = f"record at {scanner.last_record}: its properties end in zero bytes"
-    found.damages = scanner.damages
-    _find_lost(found, mapped, config)
+    analysis.scanned_from, analysis.scanned_records = scanner.start, scanner.records
+    analysis.log_end, analysis.reason = scanner.end, scanner.reason
+    if crc and scanner.last_record >= 0 and _is_torn(mapped, scanner, analysis.durable):
+        analysis.log_end = scanner.last_record
+        analysis.reason = f"record at {scanner.last_record}: its properties end in zero bytes"
+    analysis.damages = scanner.damages
+    _find_lost(analysis, mapped, config)
     # Not the checkpoint's times too: they carry no checksum, what they can say the records or our
     # point say as well, and no message is stored earlier than this from now on.
-    found.store_timestamp = max(
+    analysis.store_timestamp = max(
         scanner.last_store_timestamp,
         point.store_timestamp if point is not None else 0,
     )
 
 
-def _whole_below(found: Examination, config: StoreConfig) -> int:
+def _whole_below(analysis: Analysis, config: StoreConfig) -> int:
     """A log offset, as high as is known, at which a record ends."""
-    point = found.point
+    point = analysis.point
     if point is None:
-        return found.durable if found.clean else 0
+        return analysis.durable if analysis.clean else 0
     if point.whole:
         return point.flushed
     return point.dispatched if point.dispatched <= point.flushed else 0
 
 
-def _find_lost(found: Examination, mapped: MappedFileQueue, config: StoreConfig) -> None:
+def _find_lost(analysis: Analysis, mapped: MappedFileQueue, config: StoreConfig) -> None:
     """Whether files are gone that held what was durable. Raises StoreLayoutError on a node that
     confirms for itself."""
-    point = found.point
-    if not mapped.files or found.durable <= mapped.end or (point is None and not found.clean):
+    point = analysis.point
+    if not mapped.files or analysis.durable <= mapped.end or (point is None and not analysis.clean):
         return
     path = mapped.directory / offset_file_name(mapped.end)
     paths = StorePaths(config.directory)
-    reason = f"the log was durable up to {found.durable}, its files end at {mapped.end}"
+    reason = f"the log was durable up to {analysis.durable}, its files end at {mapped.end}"
     if config.confirm is ConfirmSource.LOCAL:
-        known = paths.recovery_point if point is not None else paths.queues
+        evidence = paths.recovery_point if point is not None else paths.queues
         raise StoreLayoutError(
             f"{path} is missing or empty: {reason}. Restore that file, or start this node "
             "with an empty store as a slave of one that has the log; if no node has it, "
-            f"remove {known} to continue without its content; its queue offsets are then "
+            f"remove {evidence} to continue without its content; its queue offsets are then "
             "reused"
         )
-    found.lost = found.durable
-    found.damages = [*found.damages, Damage(mapped.end, found.durable, str(path), "it is missing")]
-    found.notes.append(
+    analysis.lost = analysis.durable
+    analysis.damages = [
+        *analysis.damages,
+        Damage(mapped.end, analysis.durable, str(path), "it is missing"),
+    ]
+    analysis.notes.append(
         f"{path} is missing or empty: {reason}. This node cannot be a master until it "
         "has followed a node that has the rest, or until the file is back"
     )
@@ -232,19 +235,21 @@ def _is_torn(mapped: MappedFileQueue, scanner: LogScanner, durable: int) -> bool
     return scanner.last_record + record.size > durable and record.properties_raw.endswith(b"\0")
 
 
-def _durable_of_foreign(found: Examination, mapped: MappedFileQueue, geometry: Geometry) -> int:
-    if not found.clean:
-        return max(found.checkpoint.logics_physical_offset, _recovery_start(found, mapped))
-    return max(
-        (queue.log_end for queue in open_queues(geometry, geometry.files, [])),
-        default=0,
-    )
+def _durable_of_foreign(analysis: Analysis, mapped: MappedFileQueue, geometry: Geometry) -> int:
+    if not analysis.clean:
+        return max(analysis.checkpoint.logics_physical_offset, _recovery_start(analysis, mapped))
+    return _end_by_queues(geometry)
 
 
-def _recovery_start(found: Examination, mapped: MappedFileQueue) -> int:
+def _end_by_queues(geometry: Geometry) -> int:
+    """The highest log offset that a queue's last unit reaches."""
+    return max((queue.log_end for queue in open_queues(geometry, geometry.files, [])), default=0)
+
+
+def _recovery_start(analysis: Analysis, mapped: MappedFileQueue) -> int:
     """Where RocketMQ's recovery begins after a crash: at the newest file whose first record is old
     enough to be durable by the checkpoint's times; 0 if none is."""
-    limit = found.checkpoint.min_timestamp
+    limit = analysis.checkpoint.min_timestamp
     for file in reversed(mapped.files) if limit else ():
         try:
             first = decode_record(record_view(file, 0), physical_offset=file.base)

@@ -47,9 +47,11 @@ def has_tag_entries(index: IndexService, source: DispatchSource, log_end: int) -
         stored = file.read(max(1, header.next_entry - SAMPLE_ENTRIES), header.next_entry)
         physical = stored["physical_offset"].astype(np.int64)
         start, last = int(physical.min()), int(physical.max())
-        found = _tags_in(stored, physical, source, max(start, source.log.min_offset), last, log_end)
-        if found is not None:
-            return found
+        tagged = _tags_in(
+            stored, physical, source, max(start, source.log.min_offset), last, log_end
+        )
+        if tagged is not None:
+            return tagged
     return None
 
 
@@ -60,21 +62,21 @@ def check_newest(index: IndexService, source: DispatchSource, log_end: int) -> I
     if file is None or file.header.next_entry <= 1:
         return IndexCheck(0, 0, 0)
     total = file.header.next_entry - 1
-    kept, complete = _agreeing(file, source, log_end)
-    if kept == 0:
+    agreeing, complete = _agreeing(file, source, log_end)
+    if agreeing == 0:
         index.remake_newest(source.log.min_offset)
         return IndexCheck(0, total, 0)
-    last = int(file.read(kept, kept + 1)["physical_offset"][0])
-    if kept < total:
-        index.cut_newest(kept + 1)
+    last = int(file.read(agreeing, agreeing + 1)["physical_offset"][0])
+    if agreeing < total:
+        index.cut_newest(agreeing + 1)
     chains = file.rebuild_chains()
     # where the next record begins: dispatch may have to start there
     index.next_offset = last + int(source.batch(last, log_end, index=False).columns.size[0])
     if not complete:
         index.truncate(last)
-    left = index.newest
-    kept = left.header.next_entry - 1 if left is file else 0
-    return IndexCheck(kept, total - kept, chains)
+    newest = index.newest
+    agreeing = newest.header.next_entry - 1 if newest is file else 0
+    return IndexCheck(agreeing, total - agreeing, chains)
 
 
 def _agreeing(file: IndexFile, source: DispatchSource, log_end: int) -> tuple[int, bool]:
@@ -84,8 +86,8 @@ def _agreeing(file: IndexFile, source: DispatchSource, log_end: int) -> tuple[in
     first = int(file.read(1, 2)["physical_offset"][0])
     if not source.log.min_offset <= first < log_end:
         return 0, True
-    kept, position, complete = 0, first, True
-    while kept < total and position < log_end:
+    matched, position, complete = 0, first, True
+    while matched < total and position < log_end:
         batch = source.batch(position, log_end, index=True)
         if batch.end == position:
             break
@@ -96,10 +98,10 @@ def _agreeing(file: IndexFile, source: DispatchSource, log_end: int) -> tuple[in
         if position == first:
             skip = _in_the_file_before(file, physical, first)
             hashes, physical, seconds = hashes[skip:], physical[skip:], seconds[skip:]
-        count = min(len(hashes), total - kept)
-        stored = file.read(kept + 1, kept + 1 + count)
+        count = min(len(hashes), total - matched)
+        stored = file.read(matched + 1, matched + 1 + count)
         in_time = stored["time_diff"] == seconds[:count]
-        if not kept:
+        if not matched:
             in_time[:1] = True  # the first one's time counts from the file before
         same = (
             (stored["key_hash"] == hashes[:count])
@@ -107,12 +109,12 @@ def _agreeing(file: IndexFile, source: DispatchSource, log_end: int) -> tuple[in
             & in_time
         )
         agreeing = count if same.all() else int(np.argmin(same))
-        kept += agreeing
+        matched += agreeing
         if agreeing < len(hashes):
             complete = agreeing == 0 or int(physical[agreeing]) != int(physical[agreeing - 1])
             break
         position = batch.end
-    return kept, complete
+    return matched, complete
 
 
 def _in_the_file_before(file: IndexFile, physical: NDArray[np.int64], first: int) -> int:
@@ -132,7 +134,7 @@ def _tags_in(
 ) -> bool | None:
     """Whether entries of tags are in `stored`, which covers the records start .. last."""
     pairs = set(zip(physical.tolist(), stored["key_hash"].tolist(), strict=True))
-    answer: bool | None = None
+    tagged: bool | None = None
     while start <= last and start < log_end:
         batch = source.batch(start, log_end, index=True, index_tags=True)
         columns = batch.columns
@@ -145,8 +147,8 @@ def _tags_in(
                 continue  # of the first one only a part may be in the sample
             # the tag's entry is the record's last one
             rows = np.flatnonzero(columns.entry_record == record)
-            answer = (offset, int(columns.key_hash[rows[-1]])) in pairs
+            tagged = (offset, int(columns.key_hash[rows[-1]])) in pairs
         if batch.end == start:
             break
         start = batch.end
-    return answer
+    return tagged

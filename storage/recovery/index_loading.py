@@ -96,10 +96,10 @@ def _cut_to_state(
         findings.notes.append(f"index file {state.file} is missing")
         while service.newest is not None and service.newest.name > state.file:
             service.drop_newest()
-        left = service.newest
+        newest_left = service.newest
         service.next_offset = 0
-        if left is not None:
-            service.next_offset = left.header.end_physical_offset
+        if newest_left is not None:
+            service.next_offset = newest_left.header.end_physical_offset
             service.truncate(service.next_offset)
         return
     _drop_later(service, state, findings)

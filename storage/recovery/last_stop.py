@@ -23,7 +23,7 @@ from ..log.commit_log import CommitLog
 from ..state_files.fsync_flag import FsyncFlag
 from ..state_files.session_file import Session, SessionFile, next_session
 from ..store_paths import StorePaths
-from .analysis import Examination
+from .analysis import Analysis
 from .page_cache import forget_page_cache
 
 
@@ -50,23 +50,23 @@ class LastStop:
         if self.fsync_failed or not clean:
             forget_page_cache(self._paths, self._files, fsync_failed=self.fsync_failed)
 
-    def next_session(self, found: Examination) -> Session:
+    def next_session(self, analysis: Analysis) -> Session:
         """The session that follows the last one by what an examination has found."""
         last = self._session.load()
         # a store that another program wrote has promised nothing
-        foreign = last is None and found.point is None
+        foreign = last is None and analysis.point is None
         return next_session(
             last,
             self._files.boot_id(),
-            clean=found.clean or foreign,
-            cut=found.cuts_records,
+            clean=analysis.clean or foreign,
+            cut=analysis.cuts_records,
             fsync_failed=self.fsync_failed,
-            lost=found.lost,
+            lost=analysis.lost,
         )
 
-    def note_open(self, found: Examination) -> None:
+    def note_open(self, analysis: Analysis) -> None:
         """Before the store is changed; durable on return."""
-        self._session.save(self.next_session(found))
+        self._session.save(self.next_session(analysis))
         self._flag.lower()
 
     def flushed(self) -> None:

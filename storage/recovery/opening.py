@@ -36,7 +36,7 @@ from ..state_files.abort_file import AbortFile
 from ..state_files.lock_file import LockFile
 from ..store_parts import StoreParts, close_parts, open_parts
 from ..store_paths import StorePaths
-from .analysis import Examination, examine
+from .analysis import Analysis, analyze
 from .last_stop import LastStop
 from .persistence import Persistence
 from .recovery import recover, restore_topics
@@ -61,13 +61,13 @@ class Opened:
     persistence: Persistence
 
 
-def survey(config: StoreConfig, files: FileSystem) -> tuple[Geometry, Examination]:
+def survey(config: StoreConfig, files: FileSystem) -> tuple[Geometry, Analysis]:
     """What there is; nothing is changed. Raises StoreLayoutError or CorruptStoreError if the files
     are not what the settings say, UnreadableError."""
     geometry = Geometry.of(config, files)
     if config.index_enabled:
         geometry.check_index()
-    return geometry, examine(geometry, files)
+    return geometry, analyze(geometry, files)
 
 
 def open_store(
@@ -121,19 +121,19 @@ def _open_locked(
     reserve.release()
     last_stop.drop_page_cache_if_needed(clean=not abort.exists())
     aside = finish_interrupted_move(paths, files)
-    geometry, found = survey(config, files)
+    geometry, analysis = survey(config, files)
     if aside is not None:
-        found.notes.append(
+        analysis.notes.append(
             "the last process ended while it was setting the log aside: the whole log is "
             f"now in {aside}"
         )
-    last_stop.note_open(found)
+    last_stop.note_open(analysis)
     abort.create(os.getpid())
     parts = open_parts(geometry, files, clock)
     try:
-        report = recover(parts, found, progress)
+        report = recover(parts, analysis, progress)
         report.doubt = last_stop.doubt
-        persistence = Persistence(parts, found.store_timestamp, confirmed_at_most)
+        persistence = Persistence(parts, analysis.store_timestamp, confirmed_at_most)
         _make_durable(parts, report, persistence)
         last_stop.flushed()
     except BaseException as error:

@@ -28,11 +28,11 @@ def forget_page_cache(paths: StorePaths, files: FileSystem, *, fsync_failed: boo
     folders = [each for each in folders if files.status(each) is not None]
     for each in (paths.root, *folders):  # a folder may be a disk of its own
         _write_back(each, files)
-    found = [each for each in (paths.checkpoint, paths.abort, paths.epochs) if files.status(each)]
+    cached = [each for each in (paths.checkpoint, paths.abort, paths.epochs) if files.status(each)]
     for each in folders:
         if each != paths.commit_log:
-            found += _files_below(each, files)
-    _drop(found, files)
+            cached += _files_below(each, files)
+    _drop(cached, files)
     # only now may the recovery point be read: it is one of the files above
     durable = 0 if fsync_failed else _noted_as_durable(paths, files)
     if paths.commit_log in folders:
@@ -70,7 +70,7 @@ def _write_back(folder: Path, files: FileSystem) -> None:
 
 
 def _files_below(root: Path, files: FileSystem) -> list[Path]:
-    found: list[Path] = []
+    paths: list[Path] = []
     waiting = [root]
     while waiting:
         directory = waiting.pop()
@@ -78,5 +78,5 @@ def _files_below(root: Path, files: FileSystem) -> list[Path]:
             path = directory / name
             status = files.status(path)
             if status is not None:
-                (waiting if status.is_directory else found).append(path)
-    return found
+                (waiting if status.is_directory else paths).append(path)
+    return paths

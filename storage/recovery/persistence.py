@@ -198,12 +198,12 @@ class Persistence:
         return self._parts.source.index_tags if index is not None and index.files else None
 
     def _checkpoint(self, point: RecoveryPoint, index_time: int, confirmed: int) -> Checkpoint:
-        held = self._parts.checkpoint.value
+        before = self._parts.checkpoint.value
         return Checkpoint(
             physic_msg_timestamp=self._durable_time,
-            logics_msg_timestamp=self._dispatched_time or held.logics_msg_timestamp,
-            index_msg_timestamp=index_time or held.index_msg_timestamp,
-            master_flushed_offset=held.master_flushed_offset,
+            logics_msg_timestamp=self._dispatched_time or before.logics_msg_timestamp,
+            index_msg_timestamp=index_time or before.index_msg_timestamp,
+            master_flushed_offset=before.master_flushed_offset,
             confirm_phy_offset=confirmed,
             logics_physical_offset=min(point.dispatched, point.flushed),
         )

@@ -54,16 +54,16 @@ def _judge_log_end(parts: StoreParts, persistence: Persistence) -> None:
     """Judge what is not dispatched yet as recovery does; all of it is durable here."""
     log, end = parts.log, parts.log.committed.value
     start = max(min(parts.queues.next_offset, end), log.min_offset)
-    found = LogScanner(log.mapped, start, durable=end, keep_tail=True, stop=end).run()
-    position = found.end if found.end <= end else found.blank_at
-    for damage in found.damages:
+    scanner = LogScanner(log.mapped, start, durable=end, keep_tail=True, stop=end).run()
+    position = scanner.end if scanner.end <= end else scanner.blank_at
+    for damage in scanner.damages:
         logger.error("damaged bytes of the log are skipped: %s", damage)
-    parts.source.trust(position, found.damages)
+    parts.source.trust(position, scanner.damages)
     parts.reput.try_again()
     if position < end:
         logger.warning("cutting an incomplete record: offset=%d end=%d", position, end)
         truncate_store(parts, persistence, position)
     log.judged_whole()
-    if found.damages:
+    if scanner.damages:
         # or the next open would take it for the end: it is not below what was known to be durable
         persistence.save()

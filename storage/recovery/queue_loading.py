@@ -105,7 +105,7 @@ class _Loader:
         store.floors.begins.update(self._begins)
 
     def load(self, topic: str, queue_id: int) -> None:
-        known = self._expected.pop((topic, queue_id), 0)
+        expected = self._expected.pop((topic, queue_id), 0)
         dense = self._table.register(topic, queue_id)
         queue = self._store.queue(dense)
         try:
@@ -115,31 +115,31 @@ class _Loader:
             # missing means just that.
             if self._context.checkpoint is None and not isinstance(error, MissingFileError):
                 raise
-            self._damaged(dense, str(error), known)
+            self._damaged(dense, str(error), expected)
             return
         if not there:
-            if known and known != self._begins.get(dense):
-                self._damaged(dense, "its files are missing", known)
+            if expected and expected != self._begins.get(dense):
+                self._damaged(dense, "its files are missing", expected)
             return
-        if self._context.checkpoint is not None and known == 0:
+        if self._context.checkpoint is not None and expected == 0:
             # Made after the checkpoint: dispatch makes it again.
             self.findings.cut.append(f"{topic}/{queue_id} at 0")
             queue.destroy()
             return
         if queue.first > 0 and self._context.log_start == 0:
-            self._damaged(dense, f"its files before {queue.first} are missing", known)
+            self._damaged(dense, f"its files before {queue.first} are missing", expected)
             return
         try:
-            found = self._adopted(dense, queue, known)
+            end = self._adopted(dense, queue, expected)
         except CorruptStoreError as error:
-            found = str(error)
-        if not isinstance(found, str) and self._is_torn(dense, queue, found):
-            found = f"its files end at {found}, it began at {self._begins[dense]}"
-        if isinstance(found, str):
-            self._damaged(dense, found, known)
+            end = str(error)
+        if not isinstance(end, str) and self._is_torn(dense, queue, end):
+            end = f"its files end at {end}, it began at {self._begins[dense]}"
+        if isinstance(end, str):
+            self._damaged(dense, end, expected)
             return
         self.findings.queues += 1
-        self.findings.units += found - queue.first_unit
+        self.findings.units += end - queue.first_unit
 
     def _is_torn(self, dense: int, queue: ConsumeQueue, end: int) -> bool:
         """Whether the pre-blank units before the queue's first record are not all there."""
@@ -148,60 +148,60 @@ class _Loader:
         last = queue.read(end - 1, 1) if end > queue.first_unit else None
         return last is None or int(last["size"][0]) == PRE_BLANK_SIZE
 
-    def _adopted(self, dense: int, queue: ConsumeQueue, known: int) -> int | str:
+    def _adopted(self, dense: int, queue: ConsumeQueue, expected: int) -> int | str:
         """Where the queue ends now, or what is wrong with it. Raises CorruptStoreError if a
         file is too short for what must be in it."""
-        found = self._end(queue, known)
-        if isinstance(found, str):
-            return found
-        if _goes_on(queue, found):
+        end = self._end(queue, expected)
+        if isinstance(end, str):
+            return end
+        if _goes_on(queue, end):
             topic, queue_id = self._table.name(dense)
-            self.findings.cut.append(f"{topic}/{queue_id} at {found}")
-            queue.cut(found)
+            self.findings.cut.append(f"{topic}/{queue_id} at {end}")
+            queue.cut(end)
         elif not self._context.clean:
             # The unit is zero, but a crash may have lost it and kept what follows.
-            queue.cut(found)
-        self._store.adopt(dense, found)
-        return found
+            queue.cut(end)
+        self._store.adopt(dense, end)
+        return end
 
     def report_missing(self) -> None:
         """Queues that the checkpoint has and the disk has not."""
-        for (topic, queue_id), known in self._expected.items():
+        for (topic, queue_id), expected in self._expected.items():
             dense = self._table.register(topic, queue_id)
-            if known != self._begins.get(dense):
-                self._damaged(dense, "its directory is missing", known)
+            if expected != self._begins.get(dense):
+                self._damaged(dense, "its directory is missing", expected)
 
     def set_empty_ends(self) -> None:
         """Queues of which the log says nothing, and that have no units."""
         self._store.set_empty_ends(self._begins)
 
-    def _end(self, queue: ConsumeQueue, known: int) -> int | str:
+    def _end(self, queue: ConsumeQueue, expected: int) -> int | str:
         """Where the queue ends, or what is wrong with it."""
         context, checkpoint = self._context, self._context.checkpoint
         if checkpoint is None:
             return _scanned_end(queue, context.log_end, thorough=not context.clean)
-        if known < 0:
+        if expected < 0:
             return "it was damaged before the last stop"
-        if not queue.first_unit <= known <= queue.capacity:
-            held = f"{queue.first_unit}..{queue.capacity}"
-            return f"its files hold {held}, it had {counted(known, 'unit')}"
-        if known > queue.first_unit and not _points_below(
-            queue.read(known - 1, 1), checkpoint.log_offset
+        if not queue.first_unit <= expected <= queue.capacity:
+            range_there = f"{queue.first_unit}..{queue.capacity}"
+            return f"its files hold {range_there}, it had {counted(expected, 'unit')}"
+        if expected > queue.first_unit and not _points_below(
+            queue.read(expected - 1, 1), checkpoint.log_offset
         ):
-            return f"unit {known - 1} does not point below {checkpoint.log_offset} of the log"
+            return f"unit {expected - 1} does not point below {checkpoint.log_offset} of the log"
         if checkpoint.log_offset <= context.log_end:
-            return known
-        return _bisect(queue, queue.first_unit, known, context.log_end)
+            return expected
+        return _bisect(queue, queue.first_unit, expected, context.log_end)
 
-    def _damaged(self, dense: int, reason: str, known: int) -> None:
+    def _damaged(self, dense: int, reason: str, expected: int) -> None:
         topic, queue_id = self._table.name(dense)
         self.findings.damaged[f"{topic}/{queue_id}"] = reason
         checkpoint = self._context.checkpoint
         if checkpoint is None or checkpoint.log_offset > self._context.log_end:
-            known = 0  # of what it has counted some may be cut
-        elif known < 0:
-            known = checkpoint.least.get(topic, {}).get(queue_id, 0)
-        self._store.mark_damaged(dense, reason, known)
+            expected = 0  # of what it has counted some may be cut
+        elif expected < 0:
+            expected = checkpoint.least.get(topic, {}).get(queue_id, 0)
+        self._store.mark_damaged(dense, reason, expected)
 
 
 def _points_below(units: NDArray[np.void], log_offset: int) -> bool:

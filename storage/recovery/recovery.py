@@ -35,7 +35,7 @@ from ..progress import Progress
 from ..queues.queue_checkpoint import QueueCheckpoint
 from ..state_files.queue_begins import Numbers
 from ..store_parts import StoreParts
-from .analysis import Examination
+from .analysis import Analysis
 from .index_checking import check_newest, has_tag_entries
 from .index_loading import load_index
 from .queue_loading import LoadContext, load_queues
@@ -47,55 +47,55 @@ logger = logging.getLogger(__name__)
 
 
 def recover(
-    parts: StoreParts, found: Examination, progress: Progress | None = None
+    parts: StoreParts, analysis: Analysis, progress: Progress | None = None
 ) -> RecoveryReport:
-    """Make the store consistent; what `found` says is acted on. Nothing else may use the parts.
+    """Make the store consistent, by what `analysis` says. Nothing else may use the parts.
 
     Calls `progress(bytes done, bytes in all)` during dispatch. Raises StoreError for files that
     cannot be used or written. The store is then not open.
     """
-    if found.point is not None and found.point.offsets:
+    if analysis.point is not None and analysis.point.offsets:
         parts.consumer_offsets.check_found()
     elif (folder := config_in_rocksdb(parts.files, parts.paths)) is not None:
         if not parts.consumer_offsets.found:
             raise StoreLayoutError(f"{folder}: {CONFIG_WAY_OUT}")
         logger.warning("%s is left alone: the tables are those of the JSON files", folder)
-    report = RecoveryReport.of(found)
+    report = RecoveryReport.of(analysis)
     tables = parts.topics, parts.groups, parts.consumer_offsets, parts.group_members
     for loaded in (*tables, parts.epochs, parts.log_identity):
         if loaded.note:
             report.notes.append(loaded.note)
-    _cut_log(parts, found, report)
-    if not found.clean or parts.checkpoint.value.confirm_phy_offset > found.log_end:
-        _lower_checkpoint(parts, found.log_end)
-    _load_queues(parts, found, report)
-    _load_index(parts, found, report)
+    _cut_log(parts, analysis, report)
+    if not analysis.clean or parts.checkpoint.value.confirm_phy_offset > analysis.log_end:
+        _lower_checkpoint(parts, analysis.log_end)
+    _load_queues(parts, analysis, report)
+    _load_index(parts, analysis, report)
     _load_producers(parts, report)
-    _dispatch(parts, found, report, progress)
-    _clamp_offsets(parts, found, report)
+    _dispatch(parts, analysis, report, progress)
+    _clamp_offsets(parts, analysis, report)
     for line in report.lines():
         logger.info("recovery: %s", line)
     return report
 
 
-def _cut_log(parts: StoreParts, found: Examination, report: RecoveryReport) -> None:
-    if found.remains is not None and found.cuts_records:
-        report.cut_saved = str(save_copy(parts, found.log_end, found.remains.end))
-    point = found.point
-    if point is not None and point.flushed > found.log_end and not found.damages:
+def _cut_log(parts: StoreParts, analysis: Analysis, report: RecoveryReport) -> None:
+    if analysis.remains is not None and analysis.cuts_records:
+        report.cut_saved = str(save_copy(parts, analysis.log_end, analysis.remains.end))
+    point = analysis.point
+    if point is not None and point.flushed > analysis.log_end and not analysis.damages:
         # the beginning of a record is cut, which a replica had flushed: after a crash behind the
         # cut the point would make damage of that
-        parts.recovery_point.save(replace(point, flushed=found.log_end))
-    parts.log.truncate(found.log_end)
+        parts.recovery_point.save(replace(point, flushed=analysis.log_end))
+    parts.log.truncate(analysis.log_end)
     parts.log.judged_whole()
-    parts.log.store_timestamp = found.store_timestamp
-    if found.point is not None and found.point.dispatched >= found.log_end:
-        parts.time_steps.begin_after(found.store_timestamp)
-    parts.source.trust(found.log_end, found.damages)
-    parts.source.durable = min(found.durable, found.log_end)
+    parts.log.store_timestamp = analysis.store_timestamp
+    if analysis.point is not None and analysis.point.dispatched >= analysis.log_end:
+        parts.time_steps.begin_after(analysis.store_timestamp)
+    parts.source.trust(analysis.log_end, analysis.damages)
+    parts.source.durable = min(analysis.durable, analysis.log_end)
     # as after a cut: of a term that begins at the end there is no byte, and what comes there may
     # be of the one before
-    parts.epochs.truncate_suffix(max(found.log_end, found.log_start + 1))
+    parts.epochs.truncate_suffix(max(analysis.log_end, analysis.log_start + 1))
 
 
 def _lower_checkpoint(parts: StoreParts, log_end: int) -> None:
@@ -113,25 +113,25 @@ def _lower_checkpoint(parts: StoreParts, log_end: int) -> None:
     )
 
 
-def _load_queues(parts: StoreParts, found: Examination, report: RecoveryReport) -> None:
+def _load_queues(parts: StoreParts, analysis: Analysis, report: RecoveryReport) -> None:
     batch = parts.topics.in_batch_queues
     _remove_queues(parts, batch, report)
-    point, begins = found.point, _without(_begins(parts, found, report), batch)
+    point, begins = analysis.point, _without(_begins(parts, analysis, report), batch)
     if point is None:
         # Dispatched again from the first record on: what is there is compared and skipped.
         context = LoadContext(
-            found.log_start, found.log_end, found.log_start, None, found.clean, begins
+            analysis.log_start, analysis.log_end, analysis.log_start, None, analysis.clean, begins
         )
     else:
-        dispatched = max(min(point.dispatched, found.log_end), found.log_start)
+        dispatched = max(min(point.dispatched, analysis.log_end), analysis.log_start)
         context = LoadContext(
-            found.log_start,
-            found.log_end,
+            analysis.log_start,
+            analysis.log_end,
             dispatched,
             QueueCheckpoint(
                 point.dispatched, _without(point.queues, batch), _without(point.least, batch)
             ),
-            found.clean,
+            analysis.clean,
             begins,
         )
     findings = load_queues(
@@ -159,37 +159,37 @@ def _remove_queues(parts: StoreParts, topics: frozenset[str], report: RecoveryRe
             )
 
 
-def _begins(parts: StoreParts, found: Examination, report: RecoveryReport) -> Numbers:
+def _begins(parts: StoreParts, analysis: Analysis, report: RecoveryReport) -> Numbers:
     """The numbers that queues had before the log begins. An empty log is asked for again: it may
     begin elsewhere then."""
     value = parts.queue_begins.load()
     if parts.queue_begins.note:
         report.notes.append(parts.queue_begins.note)
-    if value is None or value.log_offset > found.log_start:
+    if value is None or value.log_offset > analysis.log_start:
         return {}
     return value.begins
 
 
-def _load_index(parts: StoreParts, found: Examination, report: RecoveryReport) -> None:
+def _load_index(parts: StoreParts, analysis: Analysis, report: RecoveryReport) -> None:
     if parts.index is None:
         return
     findings = load_index(
         parts.index,
         parts.files,
-        log_start=found.log_start,
-        log_end=found.log_end,
-        clean=found.clean,
+        log_start=analysis.log_start,
+        log_end=analysis.log_end,
+        clean=analysis.clean,
     )
     report.index = findings.notes
     if parts.source.index_tags and findings.files:
-        tagged = found.point.index_tags if found.point is not None else None
+        tagged = analysis.point.index_tags if analysis.point is not None else None
         if tagged is None:
-            tagged = has_tag_entries(parts.index, parts.source, found.log_end)
+            tagged = has_tag_entries(parts.index, parts.source, analysis.log_end)
         if tagged is False:
             parts.source.index_tags = False
             report.index.append("it has no entries for tags and continues without them")
     if findings.compare:
-        checked = check_newest(parts.index, parts.source, found.log_end)
+        checked = check_newest(parts.index, parts.source, analysis.log_end)
         if checked.cut or checked.chains:
             report.index.append(
                 f"newest file: {checked.kept} entries agree with the log, {checked.cut} were "
@@ -227,9 +227,9 @@ def _load_producers(parts: StoreParts, report: RecoveryReport) -> None:
 
 
 def _dispatch(
-    parts: StoreParts, found: Examination, report: RecoveryReport, progress: Progress | None
+    parts: StoreParts, analysis: Analysis, report: RecoveryReport, progress: Progress | None
 ) -> None:
-    confirmed = _confirmed(parts, found)
+    confirmed = _confirmed(parts, analysis)
     parts.confirmed.retreat(confirmed)
     parts.reputed.retreat(min(parts.queues.next_offset, parts.producers.next_offset))
     if parts.queues.next_offset > confirmed:
@@ -251,7 +251,7 @@ def _dispatch(
             f"dispatch is waiting at {parts.reputed.value}, the log is confirmed up to "
             f"{confirmed}: {error.reason}"
         )
-    if found.point is None and not len(parts.epochs.table) and not report.waits:
+    if analysis.point is None and not len(parts.epochs.table) and not report.waits:
         _drop_deleted(parts, report)
     report.dispatched = parts.reput.messages
     report.confirmed = confirmed
@@ -273,33 +273,35 @@ def _drop_deleted(parts: StoreParts, report: RecoveryReport) -> None:
         )
 
 
-def _confirmed(parts: StoreParts, found: Examination) -> int:
+def _confirmed(parts: StoreParts, analysis: Analysis) -> int:
     """The confirm offset at open: the log's end where this store confirms for itself, or was never
     replicated; else the last one that was noted, as far as it is the end of a record."""
     local = parts.config.confirm is ConfirmSource.LOCAL
-    if local or (found.point is None and not len(parts.epochs.table)):
-        return found.log_end
-    noted = _confirmed_at_least(parts, found) if found.point is None else found.point.confirmed
-    noted = max(min(noted, found.log_end), found.log_start)
-    if noted in (parts.queues.next_offset, found.log_end, found.log_start):
+    if local or (analysis.point is None and not len(parts.epochs.table)):
+        return analysis.log_end
+    noted = (
+        _confirmed_at_least(parts, analysis) if analysis.point is None else analysis.point.confirmed
+    )
+    noted = max(min(noted, analysis.log_end), analysis.log_start)
+    if noted in (parts.queues.next_offset, analysis.log_end, analysis.log_start):
         return noted
     if parts.queues.next_offset <= noted:
         return noted
     # A file begins with a record: from there to the last one that ends at or before the offset.
-    position = max(noted - noted % parts.log.file_size, found.log_start)
+    position = max(noted - noted % parts.log.file_size, analysis.log_start)
     while (end := parts.source.batch(position, noted, index=False).end) > position:
         position = end
     return position
 
 
-def _confirmed_at_least(parts: StoreParts, found: Examination) -> int:
+def _confirmed_at_least(parts: StoreParts, analysis: Analysis) -> int:
     """If the recovery point is lost: the positions of RocketMQ's checkpoint and of the queues,
     which were confirmed (decision 0013). The rest is unknown."""
     newest = parts.queues.newest_physical()
-    if not found.log_start <= newest < found.log_end:
-        return found.checkpoint.confirm_phy_offset
+    if not analysis.log_start <= newest < analysis.log_end:
+        return analysis.checkpoint.confirm_phy_offset
     end = newest + int.from_bytes(parts.log.view(newest, 4))
-    return max(end, found.checkpoint.confirm_phy_offset)
+    return max(end, analysis.checkpoint.confirm_phy_offset)
 
 
 def _work(parts: StoreParts, confirmed: int) -> int:
@@ -322,8 +324,8 @@ def _names(parts: StoreParts, queues: Mapping[int, str]) -> dict[str, str]:
     return named
 
 
-def _clamp_offsets(parts: StoreParts, found: Examination, report: RecoveryReport) -> None:
-    whole = found.point is not None and found.point.flushed <= found.log_end
+def _clamp_offsets(parts: StoreParts, analysis: Analysis, report: RecoveryReport) -> None:
+    whole = analysis.point is not None and analysis.point.flushed <= analysis.log_end
     if report.clean_stop and whole:
         return
 

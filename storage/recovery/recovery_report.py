@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from tandemlog.format.words import counted
 
 from ..log.log_scanner import Damage
-from .analysis import Examination
+from .analysis import Analysis
 
 MAX_LINES = 10
 
@@ -56,21 +56,21 @@ class RecoveryReport:
     seconds: float = 0.0
 
     @classmethod
-    def of(cls, found: Examination) -> "RecoveryReport":
+    def of(cls, analysis: Analysis) -> "RecoveryReport":
         """What is known once the log is examined, and before anything is changed."""
         report = cls(
-            clean_stop=found.clean,
-            foreign=found.point is None,
-            log_start=found.log_start,
-            log_end=found.log_end,
-            scanned_from=found.scanned_from,
-            scanned_records=found.scanned_records,
-            damages=found.damages,
-            notes=found.notes,
+            clean_stop=analysis.clean,
+            foreign=analysis.point is None,
+            log_start=analysis.log_start,
+            log_end=analysis.log_end,
+            scanned_from=analysis.scanned_from,
+            scanned_records=analysis.scanned_records,
+            damages=analysis.damages,
+            notes=analysis.notes,
         )
-        if found.remains is not None:
-            report.cut_bytes = found.remains.end - found.log_end
-            report.cut_reason = found.reason
+        if analysis.remains is not None:
+            report.cut_bytes = analysis.remains.end - analysis.log_end
+            report.cut_reason = analysis.reason
         return report
 
     def add_damages(self, damages: Iterable[Damage]) -> None:

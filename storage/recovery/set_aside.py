@@ -187,13 +187,13 @@ def drop_set_aside(parts: StoreParts) -> int:
     )
     kept_ms = round(config.set_aside_hours * 3_600_000)
     # the names tell times of the clock, which tell an age only if it has not jumped for so long
-    known = kept_ms > 0 and parts.seen_time.steady_ms >= kept_ms
+    age_known = kept_ms > 0 and parts.seen_time.steady_ms >= kept_ms
     oldest = parts.clock.now_ms() - kept_ms
-    kept = {name for _, name in folders[max(0, len(folders) - config.set_aside_kept) :]}
-    gone = 0
+    newest = {name for _, name in folders[max(0, len(folders) - config.set_aside_kept) :]}
+    deleted = 0
     for time_ms, name in folders:
-        expired = known and time_ms < oldest
-        if (name in kept and not expired) or (busy is not None and busy.name == name):
+        expired = age_known and time_ms < oldest
+        if (name in newest and not expired) or (busy is not None and busy.name == name):
             continue
         try:
             for folder in (paths.commit_log / name, paths.root / name):
@@ -203,9 +203,9 @@ def drop_set_aside(parts: StoreParts) -> int:
         except OSError as error:
             logger.warning("%s cannot be deleted: %s", paths.root / name, error)
             continue
-        gone += 1
+        deleted += 1
         logger.info("deleted the log set aside in %s", paths.root / name)
-    return gone
+    return deleted
 
 
 def _move_log(directory: Path, files: FileSystem, move_to: Path) -> None:

@@ -51,8 +51,8 @@ def read_tail(parts: StoreParts, end: int) -> tuple[int, int]:
             numbers.keep(
                 register_queue(table, lost.topic, lost.queue_id), lost.queue_offset, batch.start
             )
-        found = unit_columns(columns)
-        numbers.add(register_queues(table, found), found.queue_offset, found.units)
+        units = unit_columns(columns)
+        numbers.add(register_queues(table, units), units.queue_offset, units.units)
         feed_producers(parts.producers, batch)
         if columns.count:
             time = int(columns.store_timestamp[-1])
@@ -93,14 +93,14 @@ class _TailNumbers:
         runs, following = regroup(dense, numbers, units), self._following
         ends, physical = runs.first + runs.counts, runs.cells.view(UNIT_DTYPE)["physical_offset"]
         newest = physical[runs.starts + runs.counts - 1].astype(np.int64)
-        known, last = following[runs.queues], self._last[runs.queues]
-        plain = runs.contiguous & (runs.first >= 0) & (runs.first <= known)
+        ends_before, last = following[runs.queues], self._last[runs.queues]
+        plain = runs.contiguous & (runs.first >= 0) & (runs.first <= ends_before)
         # numbers that are there already, of records that are not
-        plain &= (ends >= known) | (newest <= last) | (last < 0)
+        plain &= (ends >= ends_before) | (newest <= last) | (last < 0)
         if self._doubted:
             plain &= ~np.isin(runs.queues, list(self._doubted))
         queues = runs.queues[plain]
-        following[queues] = np.maximum(known, ends)[plain]
+        following[queues] = np.maximum(ends_before, ends)[plain]
         self._last[queues] = np.maximum(last, newest)[plain]
         self._last[self._damaged] = -1
         for run in np.flatnonzero(~plain).tolist():
@@ -110,10 +110,10 @@ class _TailNumbers:
 
     def resolve(self) -> None:
         for dense, pieces in self._doubted.items():
-            known, before = int(self._following[dense]), int(self._last[dense])
+            end, before = int(self._following[dense]), int(self._last[dense])
             numbers, physical = (np.concatenate(each) for each in zip(*pieces, strict=True))
-            found = following_number(numbers, physical, known if before >= 0 else -1, before)
-            self._following[dense] = max(known, found)
+            following = following_number(numbers, physical, end if before >= 0 else -1, before)
+            self._following[dense] = max(end, following)
 
 
 def reset_to_queue_ends(parts: StoreParts) -> None:

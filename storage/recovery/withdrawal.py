@@ -65,8 +65,8 @@ def _lowered(
                 return noted
         if dense >= 0:
             # what it has counted of the lost tail it has not counted
-            known = noted if noted >= 0 else point.least.get(topic, {}).get(queue_id, 0)
-            lowest.setdefault(topic, {})[queue_id] = min(known, int(least[dense]))
+            least_end = noted if noted >= 0 else point.least.get(topic, {}).get(queue_id, 0)
+            lowest.setdefault(topic, {})[queue_id] = min(least_end, int(least[dense]))
         return -1
 
     queues = {

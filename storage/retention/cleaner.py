@@ -59,9 +59,9 @@ class Cleaner:
             self._parts.seen_time.update(file.path.name for file in self._parts.log.files[:-1])
         while True:
             with write_lock:
-                gone = self._drop_next()
-            dropped += gone
-            if not gone or dropped >= self.config.delete_batch_max:
+                count = self._drop_next()
+            dropped += count
+            if not count or dropped >= self.config.delete_batch_max:
                 return dropped
             self._sleep(PAUSE_S)
 
@@ -116,8 +116,8 @@ class Cleaner:
         returns how many files of the log went. Raises OSError if one could not be deleted, of
         the derived ones after all the others."""
         parts = self._parts
-        gone = parts.log.drop_before(offset)
-        parts.stats.count_deleted(len(gone))
+        dropped = parts.log.drop_before(offset)
+        parts.stats.count_deleted(len(dropped))
         start = parts.log.min_offset
         with ExitStack() as derived:  # calls each, the last first, whatever they raise
             derived.callback(parts.epochs.truncate_prefix, start)
@@ -125,7 +125,7 @@ class Cleaner:
             if parts.index is not None:
                 derived.callback(parts.index.drop_before, start)
             derived.callback(parts.queues.set_log_minimum, start)
-        return len(gone)
+        return len(dropped)
 
     def _oldest(self) -> LogFileAge | None:
         """The oldest file of the log that is still on disk, never the newest of all."""

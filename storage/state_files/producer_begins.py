@@ -37,15 +37,17 @@ MOST_BYTES = 64 << 20
 def table_before(table: ProducerTable, log_offset: int, most_bytes: int = MOST_BYTES) -> bytes:
     """What a log that begins at `log_offset`, the start of a file, does not tell of the table: of
     the producers that put last, where that is more than `most_bytes`."""
-    found = _cut(table.snapshot().encode(), log_offset)
-    sizes = list(accumulate(len(row) for row in reversed(found.rows)))
+    snapshot = _cut(table.snapshot().encode(), log_offset)
+    sizes = list(accumulate(len(row) for row in reversed(snapshot.rows)))
     room = bisect_right(sizes, most_bytes)
     if room < len(sizes):
-        rows = found.rows[len(sizes) - room :]
+        rows = snapshot.rows[len(sizes) - room :]
         names = {row[1 : 1 + row[0]].decode() for row in rows}
-        goes_on = found.open if found.open is not None and found.open in names else None
-        found = replace(found, rows=rows, open=goes_on)
-    return found.encode()
+        open_producer = (
+            snapshot.open if snapshot.open is not None and snapshot.open in names else None
+        )
+        snapshot = replace(snapshot, rows=rows, open=open_producer)
+    return snapshot.encode()
 
 
 def _cut(data: bytes, log_offset: int) -> TableSnapshot:
@@ -67,9 +69,9 @@ class ProducerBeginsFile:
     def save(self, data: bytes, log_offset: int) -> bytes:
         """Keep what another store's `table_before` says under a log that begins at `log_offset`,
         durably; returns what the table has to know now. Raises FormatError, OSError."""
-        kept = _cut(data, log_offset).encode()
-        write_small(self._files, self.path, kept)
-        return kept
+        data_kept = _cut(data, log_offset).encode()
+        write_small(self._files, self.path, data_kept)
+        return data_kept
 
     def load(self, log_start: int) -> bytes | None:
         """None if there is none, or none that can be trusted (`note` then says why), or where

@@ -63,9 +63,9 @@ class TimeSteps:
         rows = np.flatnonzero(store_timestamp < before - LEAST_MS)
         if not len(rows):
             return
-        found = (int(physical_offset[row]) for row in rows)
+        steps = (int(physical_offset[row]) for row in rows)
         with self._lock:
-            new = sorted({*self.offsets, *found})[-MAX_STEPS:]
+            new = sorted({*self.offsets, *steps})[-MAX_STEPS:]
             self._change(tuple(new))
 
     def meet(self, begin: int, end: int) -> bool:

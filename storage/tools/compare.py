@@ -26,7 +26,7 @@ from ..inspect.geometry import Geometry
 from ..inspect.index_files import read_index_file
 from ..inspect.queue_files import QueueFiles, open_queues
 from ..progress import Progress
-from ..recovery.analysis import examine
+from ..recovery.analysis import analyze
 from ..store_paths import StorePaths
 from .faults import MAX_FAULTS, Fault, cautions, fault_of, unreadable_fault
 
@@ -71,20 +71,24 @@ class _Side:
         geometry = Geometry.of(config, files)
         if config.index_enabled:
             geometry.check_index()
-        found = examine(geometry, files)
-        end = found.log_end if found.point is None else min(found.point.confirmed, found.log_end)
+        analysis = analyze(geometry, files)
+        end = (
+            analysis.log_end
+            if analysis.point is None
+            else min(analysis.point.confirmed, analysis.log_end)
+        )
         log = MappedFileQueue(
             files, StorePaths(config.directory).commit_log, geometry.log_file_size, read_only=True
         )
-        return cls(geometry, log, found.log_start, end)
+        return cls(geometry, log, analysis.log_start, end)
 
     @property
     def name(self) -> str:
         return str(self.geometry.config.directory)
 
     def file_of(self, offset: int) -> str:
-        found = self.log.find(offset)
-        return str(found.path if found is not None else self.log.directory)
+        file = self.log.find(offset)
+        return str(file.path if file is not None else self.log.directory)
 
 
 def confirmed_end(config: StoreConfig, files: FileSystem | None = None) -> int:
@@ -240,7 +244,7 @@ def _compare_indexes(mine: _Side, theirs: _Side, report: CompareReport, files: F
 
 def _pairs(side: _Side, report: CompareReport, files: FileSystem) -> NDArray[np.void]:
     """PAIR, sorted and once each: the entries of records in the compared stretch."""
-    found = [np.zeros(0, dtype=PAIR)]
+    pieces = [np.zeros(0, dtype=PAIR)]
     config = side.geometry.config
     for path in side.geometry.index_files():
         status = files.status(path)
@@ -252,5 +256,5 @@ def _pairs(side: _Side, report: CompareReport, files: FileSystem) -> NDArray[np.
         pairs = np.empty(int(inside.sum()), dtype=PAIR)
         pairs["physical_offset"] = physical[inside]
         pairs["key_hash"] = entries["key_hash"][inside]
-        found.append(pairs)
-    return np.unique(np.concatenate(found))
+        pieces.append(pairs)
+    return np.unique(np.concatenate(pieces))

@@ -45,7 +45,7 @@ def dump(config: StoreConfig, what: str, files: FileSystem | None = None) -> Dum
     Rows have the names of the fields as the command line prints them. Raises StoreLayoutError
     while iterating where files do not fit together, or no index of the configured size.
     """
-    found = files if files is not None else RealFileSystem()
+    file_system = files if files is not None else RealFileSystem()
     kinds: dict[str, Callable[[StoreConfig, FileSystem, list[str]], Iterator[Row]]] = {
         "messages": _messages,
         "queues": _queues,
@@ -57,8 +57,8 @@ def dump(config: StoreConfig, what: str, files: FileSystem | None = None) -> Dum
         raise ValueError(f"{what!r} cannot be dumped; one of {', '.join(kinds)} can")
 
     def rows(notes: list[str]) -> Iterator[Row]:
-        notes += [each.reason for each in cautions(config.directory, found)]
-        return kinds[what](config, found, notes)
+        notes += [each.reason for each in cautions(config.directory, file_system)]
+        return kinds[what](config, file_system, notes)
 
     return Dump(rows)
 
@@ -124,12 +124,12 @@ def _index(config: StoreConfig, files: FileSystem, notes: list[str]) -> Iterator
     geometry = Geometry.of(config, files)
     geometry.check_index()
     for path in geometry.index_files():
-        held = read_index_file(files, path, config.index_slots, config.index_entries)
-        if held.header.next_entry > config.index_entries:
+        index = read_index_file(files, path, config.index_slots, config.index_entries)
+        if index.header.next_entry > config.index_entries:
             notes.append(
-                f"{path}: its header counts {held.header.next_entry} entries, it holds fewer"
+                f"{path}: its header counts {index.header.next_entry} entries, it holds fewer"
             )
-        for number, entry in enumerate(held.entries, start=1):
+        for number, entry in enumerate(index.entries, start=1):
             seconds = int(entry["time_diff"])
             yield {
                 "file": path.name,
@@ -137,23 +137,23 @@ def _index(config: StoreConfig, files: FileSystem, notes: list[str]) -> Iterator
                 "key_hash": int(entry["key_hash"]),
                 "physical_offset": int(entry["physical_offset"]),
                 "time_diff_seconds": seconds,
-                "store_second": held.header.begin_timestamp // 1000 + seconds,
+                "store_second": index.header.begin_timestamp // 1000 + seconds,
                 "previous": int(entry["previous"]),
             }
 
 
 def _checkpoint(config: StoreConfig, files: FileSystem, notes: list[str]) -> Iterator[Row]:
     checkpoint = StoreCheckpoint(StorePaths(config.directory).checkpoint, files)
-    found = checkpoint.load()
+    values = checkpoint.load()
     if checkpoint.note:
         notes.append(checkpoint.note)
     yield {
-        "physic_msg_timestamp": found.physic_msg_timestamp,
-        "logics_msg_timestamp": found.logics_msg_timestamp,
-        "index_msg_timestamp": found.index_msg_timestamp,
-        "master_flushed_offset": found.master_flushed_offset,
-        "confirm_phy_offset": found.confirm_phy_offset,
-        "logics_physical_offset": found.logics_physical_offset,
+        "physic_msg_timestamp": values.physic_msg_timestamp,
+        "logics_msg_timestamp": values.logics_msg_timestamp,
+        "index_msg_timestamp": values.index_msg_timestamp,
+        "master_flushed_offset": values.master_flushed_offset,
+        "confirm_phy_offset": values.confirm_phy_offset,
+        "logics_physical_offset": values.logics_physical_offset,
     }
 
 

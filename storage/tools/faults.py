@@ -99,8 +99,8 @@ def set_aside_caution(paths: StorePaths, files: FileSystem) -> Caution | None:
 def cautions(directory: Path, files: FileSystem) -> list[Caution]:
     """Both, of the store in `directory`."""
     paths = StorePaths(directory)
-    found = (set_aside_caution(paths, files), page_cache_caution(paths, files))
-    return [each for each in found if each is not None]
+    both = (set_aside_caution(paths, files), page_cache_caution(paths, files))
+    return [each for each in both if each is not None]
 
 
 def fault_of(caution: Caution) -> Fault:

@@ -21,7 +21,7 @@ from ..index.index_service import IndexService
 from ..inspect.geometry import ROCKSDB_MARK, Geometry
 from ..inspect.queue_files import open_queue, open_queues
 from ..progress import Progress
-from ..recovery.analysis import examine
+from ..recovery.analysis import analyze
 from ..recovery.index_checking import has_tag_entries
 from ..recovery.recovery_report import RecoveryReport
 from ..state_files.abort_file import AbortFile
@@ -90,14 +90,14 @@ def rebuild(
         lock.release()
     report = recover(config, files, clock, progress)
     remove_tree(files, aside)
-    made = Geometry.of(config, files)
+    rebuilt = Geometry.of(config, files)
     return RebuildReport(
         queues=queues,
         index=index,
         queue_files=sum(
-            len(files.listdir(directory)) for _, _, directory in made.queue_directories()
+            len(files.listdir(directory)) for _, _, directory in rebuilt.queue_directories()
         ),
-        index_files=len(made.index_files()),
+        index_files=len(rebuilt.index_files()),
         recovery=report,
     )
 
@@ -105,13 +105,13 @@ def rebuild(
 def _check_end(geometry: Geometry, files: FileSystem) -> None:
     """What the queues say of the log's end goes with them. Raises StoreLayoutError if they know
     more of a log that was stopped cleanly than there is, or a file is missing that was durable."""
-    found = examine(geometry, files)
-    known = max((queue.log_end for queue in open_queues(geometry, files, [])), default=0)
-    if found.clean and known > found.log_end:
+    analysis = analyze(geometry, files)
+    queues_end = max((queue.log_end for queue in open_queues(geometry, files, [])), default=0)
+    if analysis.clean and queues_end > analysis.log_end:
         paths = StorePaths(geometry.config.directory)
         raise StoreLayoutError(
-            f"the log ends at {found.log_end}, but the queues know it up to {known}: restore the "
-            f"end of {paths.commit_log}, or remove {paths.queues} if it is lost"
+            f"the log ends at {analysis.log_end}, but the queues know it up to {queues_end}: "
+            f"restore the end of {paths.commit_log}, or remove {paths.queues} if it is lost"
         )
 
 
@@ -121,21 +121,21 @@ def _keep_numbers(geometry: Geometry, files: FileSystem, paths: StorePaths) -> N
     mapped = MappedFileQueue(files, paths.commit_log, geometry.log_file_size, read_only=True)
     log_start = mapped.start
     mapped.close()
-    kept = QueueBeginsFile(paths.queue_begins, files)
-    point, held = RecoveryPointFile(paths.recovery_point, files).load(), kept.load()
-    begins = {topic: dict(queues) for topic, queues in held.begins.items()} if held else {}
-    known = point.queues if point is not None else {}
+    begins_file = QueueBeginsFile(paths.queue_begins, files)
+    point, earlier = RecoveryPointFile(paths.recovery_point, files).load(), begins_file.load()
+    begins = {topic: dict(queues) for topic, queues in earlier.begins.items()} if earlier else {}
+    noted = point.queues if point is not None else {}
     for topic, queue_id, directory in geometry.queue_directories():
         try:
             queue = open_queue(files, topic, queue_id, directory, geometry.queue_file_size)
         except StoreError:
-            end = known.get(topic, {}).get(queue_id, 0)
+            end = noted.get(topic, {}).get(queue_id, 0)
         else:
             end = queue.end if queue is not None and queue.log_end <= log_start else 0
         if end > 0:
             begins.setdefault(topic, {})[queue_id] = end
     if begins and log_start:
-        kept.save(QueueBegins(log_start, begins))
+        begins_file.save(QueueBegins(log_start, begins))
 
 
 class _LogFiles:

@@ -16,11 +16,11 @@ from ..disk.file_system import FileSystem
 from ..disk.real_file_system import RealFileSystem
 from ..errors import DiskFullError
 from ..inspect.geometry import Geometry
-from ..inspect.queue_files import QueueFiles, open_queues
+from ..inspect.queue_files import open_queues
 from ..message_store import MessageStore
 from ..metadata.epoch_file import EpochFile
 from ..progress import Progress
-from ..recovery.analysis import Examination
+from ..recovery.analysis import Analysis
 from ..recovery.last_stop import LastStop
 from ..recovery.opening import survey
 from ..recovery.persistence import NOTHING
@@ -82,17 +82,17 @@ def plan(config: StoreConfig, files: FileSystem | None = None) -> RecoveryReport
     LockFile(paths.lock, abort, files).check()
     broken_off = set_aside_caution(paths, files)
     if broken_off is None:
-        geometry, found = survey(config, files)
+        geometry, analysis = survey(config, files)
     else:
         # what is left here goes too, and is not looked at
-        found = Examination(not abort.exists(), NOTHING, Checkpoint())
-    report = RecoveryReport.of(found)
-    report.confirmed = found.log_end
-    report.doubt = LastStop(paths, files).next_session(found).doubt
-    if found.point is None or found.point.dispatched <= found.scanned_from:
-        report.dispatched = found.scanned_records
+        analysis = Analysis(not abort.exists(), NOTHING, Checkpoint())
+    report = RecoveryReport.of(analysis)
+    report.confirmed = analysis.log_end
+    report.doubt = LastStop(paths, files).next_session(analysis).doubt
+    if analysis.point is None or analysis.point.dispatched <= analysis.scanned_from:
+        report.dispatched = analysis.scanned_records
     if broken_off is None:
-        _plan_queues(geometry, files, found, report)
+        _plan_queues(geometry, files, analysis, report)
     for caution in (page_cache_caution(paths, files), broken_off):
         if caution is not None:
             report.notes.append(caution.reason)
@@ -100,9 +100,9 @@ def plan(config: StoreConfig, files: FileSystem | None = None) -> RecoveryReport
 
 
 def _plan_queues(
-    geometry: Geometry, files: FileSystem, found: Examination, report: RecoveryReport
+    geometry: Geometry, files: FileSystem, analysis: Analysis, report: RecoveryReport
 ) -> None:
-    point = found.point
+    point = analysis.point
     expected = {
         (topic, queue_id): end
         for topic, ends in (point.queues if point is not None else {}).items()
@@ -112,13 +112,14 @@ def _plan_queues(
     for queue in open_queues(geometry, files, gaps):
         report.queues += 1
         name = f"{queue.topic}/{queue.queue_id}"
-        known = expected.pop((queue.topic, queue.queue_id), 0)
-        if known < 0:
+        recorded = expected.pop((queue.topic, queue.queue_id), 0)
+        if recorded < 0:
             report.queues_rebuilt[name] = "it was damaged before the last stop"
-        elif queue.end < known:
-            report.queues_rebuilt[name] = f"it holds {counted(queue.end, 'unit')}, it had {known}"
-        elif _reaches_beyond(queue, found.log_end):
-            report.queues_cut.append(f"{name}: units that point beyond {found.log_end}")
+        elif queue.end < recorded:
+            units = counted(queue.end, "unit")
+            report.queues_rebuilt[name] = f"it holds {units}, it had {recorded}"
+        elif queue.log_end > analysis.log_end:
+            report.queues_cut.append(f"{name}: units that point beyond {analysis.log_end}")
     for gap in gaps:
         topic, queue_id = gap.directory.parent.name, int(gap.directory.name)
         expected.pop((topic, queue_id), None)
@@ -126,7 +127,3 @@ def _plan_queues(
     for (topic, queue_id), end in expected.items():
         if end:
             report.queues_rebuilt[f"{topic}/{queue_id}"] = "its directory is missing"
-
-
-def _reaches_beyond(queue: QueueFiles, log_end: int) -> bool:
-    return queue.log_end > log_end

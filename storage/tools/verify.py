@@ -214,7 +214,7 @@ class _Verification:
         # not that of the last record: times step back once a wrong clock is set right
         self._first_time = self._first_time or int(part.headers.store_timestamp[0])
         self._newest_time = max(self._newest_time, int(part.headers.store_timestamp.max()))
-        found = dispatch_columns(
+        columns = dispatch_columns(
             part.data,
             part.walk.positions,
             part.walk.sizes,
@@ -223,22 +223,22 @@ class _Verification:
             headers=part.headers,
         )
         if not self._in_rocksdb:
-            self._check_units(found)
-        self._index.check(found, part, self._dispatched(), self._delay_levels)
+            self._check_units(columns)
+        self._index.check(columns, part, self._dispatched(), self._delay_levels)
 
     # ---- queues
 
     def _check_units(self, columns: DispatchColumns) -> None:
         if not self._topics.in_batch_queues.isdisjoint(columns.topics):
             columns = without_units(columns, self._topics.in_batch_queues)
-        found = unit_columns(columns)
-        groups = group_by_queue(found)
+        units = unit_columns(columns)
+        groups = group_by_queue(units)
         for number in range(groups.count):
             begin, end = int(groups.bounds[number]), int(groups.bounds[number + 1])
-            topic = found.topics[int(groups.topic_index[number])]
+            topic = units.topics[int(groups.topic_index[number])]
             rows = groups.order[begin:end]
             self._check_queue(
-                topic, int(groups.queue_id[number]), found.queue_offset[rows], found.units[rows]
+                topic, int(groups.queue_id[number]), units.queue_offset[rows], units.units[rows]
             )
 
     def _check_queue(
@@ -332,12 +332,12 @@ class _Verification:
     ) -> tuple[int, Fault] | None:
         """The first record whose unit is not there or says something else: its number, and what is
         to be said of it."""
-        held = {int(offsets[0]) + number: unit.tobytes() for number, unit in enumerate(units)}
+        stored = {int(offsets[0]) + number: unit.tobytes() for number, unit in enumerate(units)}
         for number, offset in enumerate(offsets.tolist()):
-            said = wanted[number].tobytes()
+            expected = wanted[number].tobytes()
             physical = int(wanted["physical_offset"][number])
-            unit = held.get(offset)
-            if unit == said:
+            unit = stored.get(offset)
+            if unit == expected:
                 continue
             if unit is None and physical >= self._dispatched():
                 return None
@@ -347,7 +347,7 @@ class _Verification:
                 file,
                 offset,
                 f"queue {name}: unit {offset} {what}; the record is at offset {physical}, "
-                f"{_unit_text(said, wanted.dtype)}",
+                f"{_unit_text(expected, wanted.dtype)}",
             )
         return None
 
@@ -387,8 +387,8 @@ class _Verification:
         for key, queue in self._queues.items():
             if key[0] in self._topics.in_batch_queues:
                 continue
-            known = self._next.get(key)
-            start = queue.first if known is None else max(known, queue.first)
+            following = self._next.get(key)
+            start = queue.first if following is None else max(following, queue.first)
             for offset, unit in self._units_from(queue, start):
                 physical, size = int(unit["physical_offset"]), int(unit["size"])
                 if size == PRE_BLANK_SIZE or physical < self._report.log_start:

@@ -83,16 +83,16 @@ class IndexCheck:
         )
 
     def check(
-        self, found: DispatchColumns, part: ScanPart, dispatched: int, delay_levels: DelayLevels
+        self, columns: DispatchColumns, part: ScanPart, dispatched: int, delay_levels: DelayLevels
     ) -> None:
-        """Hold a stretch of the log, `found` with its tags, against the entries of it."""
+        """Compare a stretch of the log, `columns` with its tags, with its entries."""
         if not self._filled:
             return
-        held, where = self._pairs(found, part)
-        wanted = _pairs_of(found)
-        for pair in np.setdiff1d(held, wanted)[:1].tolist():
-            file, number = where[int(np.flatnonzero(held == pair)[0])]
-            physical = int(found.physical_offset[pair >> 31])
+        pairs, where = self._pairs(columns, part)
+        wanted = _pairs_of(columns)
+        for pair in np.setdiff1d(pairs, wanted)[:1].tolist():
+            file, number = where[int(np.flatnonzero(pairs == pair)[0])]
+            physical = int(columns.physical_offset[pair >> 31])
             self._report.add(
                 Fault(
                     file,
@@ -101,11 +101,11 @@ class IndexCheck:
                     "whose record has no such key",
                 )
             )
-        wanted = self._without_unkept_tags(wanted, held, found, part, delay_levels)
-        missing = np.setdiff1d(wanted, held)
-        missing = missing[found.physical_offset[missing >> 31] < dispatched]
+        wanted = self._without_unkept_tags(wanted, pairs, columns, part, delay_levels)
+        missing = np.setdiff1d(wanted, pairs)
+        missing = missing[columns.physical_offset[missing >> 31] < dispatched]
         for pair in missing[:1].tolist():
-            physical = int(found.physical_offset[pair >> 31])
+            physical = int(columns.physical_offset[pair >> 31])
             self._report.add(
                 Fault(
                     self._file_for(physical).path,
@@ -114,13 +114,13 @@ class IndexCheck:
                     f"{physical}",
                 )
             )
-        self._check_times(found, part)
+        self._check_times(columns, part)
 
     def _without_unkept_tags(
         self,
         wanted: NDArray[np.int64],
-        held: NDArray[np.int64],
-        found: DispatchColumns,
+        pairs: NDArray[np.int64],
+        columns: DispatchColumns,
         part: ScanPart,
         delay_levels: DelayLevels,
     ) -> NDArray[np.int64]:
@@ -133,15 +133,15 @@ class IndexCheck:
             delay_levels=delay_levels, index_tags=False, headers=part.headers,
         )  # fmt: skip
         of_tags = np.setdiff1d(wanted, _pairs_of(plain))
-        owners = self._owners(found.physical_offset[of_tags >> 31].astype(np.int64))
+        owners = self._owners(columns.physical_offset[of_tags >> 31].astype(np.int64))
         unkept = np.zeros(len(of_tags), np.bool_)
         for number in np.unique(owners).tolist():
             file, mine = self._filled[number], owners == number
             if file.tags is None:
-                file.tags = bool(np.isin(of_tags[mine], held).any())
+                file.tags = bool(np.isin(of_tags[mine], pairs).any())
                 self._report.indexes_tags = file.tags
             # the record that a file ends with may continue in the next one, of the other kind
-            last = found.physical_offset[of_tags >> 31] == file.physical[-1]
+            last = columns.physical_offset[of_tags >> 31] == file.physical[-1]
             following = self._filled[number + 1 : number + 2]
             if not file.tags:
                 unkept |= mine
@@ -157,16 +157,16 @@ class IndexCheck:
     def _file_for(self, physical: int) -> _IndexFile:
         return self._filled[int(self._owners(np.array([physical]))[0])]
 
-    def _check_times(self, found: DispatchColumns, part: ScanPart) -> None:
+    def _check_times(self, columns: DispatchColumns, part: ScanPart) -> None:
         """Entries of this stretch against their records' store times. A file's first entry is not
         looked at: its time counts from the end of the file before, which may have expired."""
-        starts = found.physical_offset.astype(np.int64)
+        starts = columns.physical_offset.astype(np.int64)
         for file in self._sorted:
             begin, end = np.searchsorted(file.physical, (starts[0], part.end_offset))
             records = np.searchsorted(starts, file.physical[begin:end], side="right") - 1
-            times = found.store_timestamp[records]
+            times = columns.store_timestamp[records]
             exact = starts[records] == file.physical[begin:end]
-            self._check_header_times(file, file.numbers[begin:end][exact], times[exact])
+            self._check_header_mss(file, file.numbers[begin:end][exact], times[exact])
             wanted = time_diffs(file.header.begin_timestamp, times)
             wrong = (file.seconds[begin:end] != wanted) & (file.numbers[begin:end] > 1) & exact
             for row in np.flatnonzero(wrong)[:1].tolist():
@@ -181,33 +181,33 @@ class IndexCheck:
                     )
                 )
 
-    def _check_header_times(
+    def _check_header_mss(
         self, file: _IndexFile, numbers: NDArray[np.int64], times: NDArray[np.int64]
     ) -> None:
         """A query by time skips a file by what its header says of the first and the last
         entry: `times` (ms) are those of the records of the entries `numbers`."""
-        for name, number, said in (
+        for name, number, header_ms in (
             ("begin", 1, file.header.begin_timestamp),
             ("end", len(file.numbers), file.header.end_timestamp),
         ):
-            for time in times[(numbers == number) & (times != said)].tolist():
+            for time in times[(numbers == number) & (times != header_ms)].tolist():
                 self._report.add(
                     Fault(
                         file.path,
                         0,
-                        f"its header says that its entries {name} at {said}; the record of entry "
-                        f"{number} was stored at {time}",
+                        f"its header says that its entries {name} at {header_ms}; the record of "
+                        f"entry {number} was stored at {time}",
                     )
                 )
 
     def _pairs(
-        self, found: DispatchColumns, part: ScanPart
+        self, columns: DispatchColumns, part: ScanPart
     ) -> tuple[NDArray[np.int64], list[tuple[str, int]]]:
         """record << 31 | hash of every entry that points into this stretch, and where it is.
 
         Entries that point between records are reported here.
         """
-        starts = found.physical_offset.astype(np.int64)
+        starts = columns.physical_offset.astype(np.int64)
         low, high = int(starts[0]), part.end_offset
         pairs: list[NDArray[np.int64]] = []
         where: list[tuple[str, int]] = []
@@ -247,7 +247,7 @@ class IndexCheck:
                 )
 
 
-def _pairs_of(found: DispatchColumns) -> NDArray[np.int64]:
+def _pairs_of(columns: DispatchColumns) -> NDArray[np.int64]:
     """record << 31 | hash of every entry that there must be."""
-    pairs: NDArray[np.int64] = found.entry_record.astype(np.int64) << 31 | found.key_hash
+    pairs: NDArray[np.int64] = columns.entry_record.astype(np.int64) << 31 | columns.key_hash
     return pairs

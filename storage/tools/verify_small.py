@@ -67,11 +67,11 @@ def small_faults(
     ]
     for path, check in backed_up:
         checks += [(path, check), (backup_of(path), check)]
-    known = {path for path, _ in checks}
+    checked = {path for path, _ in checks}
     checks += [
         (paths.own / name, decode_checked)
         for name in files.listdir(paths.own)
-        if name.endswith(".json") and paths.own / name not in known
+        if name.endswith(".json") and paths.own / name not in checked
     ]
     for path, check in checks:
         fault = _fault_of(files, path, check)
@@ -136,14 +136,18 @@ def _process_id(data: bytes) -> None:
 def _checkpoint(data: bytes, newest_time: int, log_end: int) -> None:
     if len(data) < CHECKPOINT_SIZE:
         raise _WrongError(len(data), f"it ends here, and has {CHECKPOINT_SIZE} bytes")
-    found = decode_checkpoint(data)
-    times = (found.physic_msg_timestamp, found.logics_msg_timestamp, found.index_msg_timestamp)
+    values = decode_checkpoint(data)
+    times = (values.physic_msg_timestamp, values.logics_msg_timestamp, values.index_msg_timestamp)
     for number, time in enumerate(times):
         if time < 0 or (newest_time and time > newest_time + _SLACK_MS):
             raise _WrongError(
                 8 * number, f"a time of {time}; the newest record was stored at {newest_time}"
             )
-    offsets = (found.master_flushed_offset, found.confirm_phy_offset, found.logics_physical_offset)
+    offsets = (
+        values.master_flushed_offset,
+        values.confirm_phy_offset,
+        values.logics_physical_offset,
+    )
     for number, offset in enumerate(offsets, len(times)):
         # the first of them is of another node
         if offset < 0 or (number > len(times) and log_end and offset > log_end):
@@ -173,13 +177,13 @@ def _document(data: bytes, *tables: str) -> tuple[Json, ...]:
     if not data.strip(b" \t\r\n\0"):
         return tuple({} for _ in tables)
     document = parse(data)
-    found = []
+    rows = []
     for name in tables:
         table = document.get(name, {})
         if not isinstance(table, dict):
             raise FormatError(f"{name} is not a table")
-        found.append({str(key): value for key, value in table.items()})
-    return tuple(found)
+        rows.append({str(key): value for key, value in table.items()})
+    return tuple(rows)
 
 
 def _topics(data: bytes) -> None:

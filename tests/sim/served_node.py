@@ -264,9 +264,9 @@ class Service:
 
     # --- what clients ask
 
-    def append(self, batch: RecordBatch, **more: object) -> PutResult:
+    def put(self, batch: RecordBatch, **more: object) -> PutResult:
         """The pump's store."""
-        result = self.store.append_batch(batch)
+        result = self.store.put(batch)
         self._appended()
         return result
 

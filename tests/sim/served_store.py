@@ -185,7 +185,7 @@ class ServedStore(ElectedStore):
     def queue_end(self, topic: str, queue_id: int) -> int | None:
         return len(self.derived.queues.get((topic, queue_id), ()))
 
-    def append_batch(self, batch: RecordBatch) -> PutResult:
+    def put(self, batch: RecordBatch) -> PutResult:
         """As PutPath, for requests of one record. Raises BatchRefusedError."""
         mark = mark_of(batch)
         outcome = self.producers.check(mark, batch.count) if mark is not None else None

@@ -365,7 +365,7 @@ async def test_the_bytes_of_a_refused_put_do_not_wait_for_the_collector(
     rig: Rig, data: bytes
 ) -> None:
     refusal = BatchRefusedError("BAD_RECORD", "magic", "bad")
-    rig.store.append = _refusing(refusal)  # type: ignore[method-assign]
+    rig.store.put = _refusing(refusal)  # type: ignore[method-assign]
     held = sys.getrefcount(data)
     gc.collect()
     gc.disable()

@@ -10,7 +10,7 @@ from tandemlog.testing.memory_files import MemoryFiles
 from tandemlog_server.storage.config import StoreConfig
 from tandemlog_server.storage.errors import StoreLayoutError
 from tandemlog_server.storage.inspect.geometry import Geometry
-from tandemlog_server.storage.recovery.analysis import examine
+from tandemlog_server.storage.recovery.analysis import analyze
 from tandemlog_server.storage.store_paths import StorePaths
 from tandemlog_server.storage.tools.recover import plan
 from tandemlog_server.storage.tools.verify import verify
@@ -38,7 +38,7 @@ def gapped() -> Iterator[MemoryFiles]:
 
 def examine_as_foreign(config: StoreConfig, files: MemoryFiles) -> None:
     files.unlink(StorePaths(config.directory).recovery_point)
-    assert examine(Geometry.of(config, files), files).clean
+    assert analyze(Geometry.of(config, files), files).clean
 
 
 @pytest.mark.parametrize("look", [verify, plan, examine_as_foreign])

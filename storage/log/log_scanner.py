@@ -210,8 +210,9 @@ def _at_step_end(walked: WalkResult, to_limit: bool) -> bool:
 
 
 def _begins_record(tail: bytes, remaining: int, offset: int) -> bool:
-    """Whether `tail`, of the `remaining` bytes that are durable from log `offset` on, begins a record
-    that continues behind them: on a replica, which gets the log in pieces, that is no damage."""
+    """Whether `tail`, of the `remaining` bytes that are durable from log `offset` on, begins a
+    record that continues behind them: on a replica, which gets the log in pieces, that is no
+    damage."""
     if remaining < FIXED_SIZE:
         return True
     size, magic = SIZE_AND_MAGIC.unpack_from(tail)

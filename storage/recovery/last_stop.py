@@ -2,7 +2,7 @@
 
     page cache   dropped before anything is read if an fsync had failed, or may have, as the stop
                  was not clean (then an interrupted move is finished: set_aside.py)
-    examine      (analysis.py)
+    analyze      (analysis.py)
     note_open    note what may be missing, then lower the flag; only now may the store be changed
     recover      (recovery.py)
     flushed      all of the log is durable: nothing that counted as held can be missing any more

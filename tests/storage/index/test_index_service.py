@@ -3,9 +3,7 @@
 import errno
 import random
 from itertools import pairwise
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,93 +11,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from fakes.clock import FakeClock
-from tandemlog.format.errors import FormatError
+from fakes.indexes import KEYS, NOW, ROOT, Index, fill, read_header
 from tandemlog.format.files.index_layout import (
-    HEADER_SIZE,
-    IndexHeader,
-    decode_index_header,
     key_hash,
 )
-from tandemlog.testing.memory_files import MemoryFiles
 from tandemlog_server.storage.errors import FlushFailedError, StoreError
-from tandemlog_server.storage.index.index_service import IndexService, next_index_name
-from tandemlog_server.storage.index.index_state import (
-    IndexState,
-    decode_index_state,
-    encode_index_state,
-)
+from tandemlog_server.storage.index.index_service import next_index_name
 from tandemlog_server.storage.recovery.index_checking import check_newest
-from tandemlog_server.storage.recovery.index_loading import IndexFindings, load_index
-
-ROOT = Path("/store")
-NOW = 1_700_000_000_000
-KEYS = [f"k{number}" for number in range(12)]
-
-
-class Index:
-    """An index over a list of records; record n has keys[n] and is at log offset 10·n."""
-
-    def __init__(self, *, slots: int = 7, entries: int = 12) -> None:
-        self.files = MemoryFiles()
-        self.sizes: dict[str, Any] = {"slots": slots, "entries": entries}
-        self.keys: list[list[str]] = []
-        self.clock = FakeClock()
-        self.open()
-
-    def open(self) -> None:
-        self.service = IndexService(
-            ROOT / "index", ROOT / "tandemlog", self.files, self.clock,
-            time_of=lambda offset: NOW + offset * 100, **self.sizes,
-        )  # fmt: skip
-
-    @property
-    def end(self) -> int:
-        return 10 * len(self.keys)
-
-    def load(self, *, clean: bool) -> IndexFindings:
-        self.open()
-        return load_index(self.service, self.files, log_start=0, log_end=self.end, clean=clean)
-
-    def add(self, *keys: str) -> None:
-        """One record with these keys."""
-        self.keys.append(list(keys))
-
-    def dispatch(self, last: int | None = None) -> None:
-        """Records from where the index is."""
-        first = self.service.next_offset // 10
-        rows = self.keys[first:last]
-        owners = [n for n, keys in enumerate(rows, first) for _ in keys]
-        hashes = [key_hash("T", key) for keys in rows for key in keys]
-        offsets = 10 * np.array(owners, dtype=np.int64)
-        self.service.insert(
-            np.array(hashes, dtype=np.int32), offsets, NOW + offsets * 100,
-            10 * (first + len(rows)),
-        )  # fmt: skip
-
-    def found(self, key: str) -> list[int]:
-        return list(self.service.query("T", key))
-
-    def expected(self, key: str) -> list[int]:
-        rows = self.keys[: self.service.next_offset // 10]
-        return [10 * n for n, keys in enumerate(rows) for each in keys if each == key][::-1]
-
-    def check(self) -> None:
-        for key in KEYS:
-            assert self.found(key) == self.expected(key)
-
-    def names(self) -> list[str]:
-        return self.files.listdir(ROOT / "index")
 
 
 @pytest.fixture
 def index() -> Index:
     return Index()
-
-
-def fill(index: Index, records: int, keys: int = 2) -> None:
-    for number in range(len(index.keys), len(index.keys) + records):
-        index.add(*[KEYS[(number + each) % len(KEYS)] for each in range(keys)])
 
 
 def test_a_full_file_is_followed_by_another(index: Index) -> None:
@@ -150,14 +73,6 @@ def test_a_name_is_later_than_the_newest(
     module = "tandemlog_server.storage.index.index_service"
     monkeypatch.setattr(f"{module}.index_file_name", lambda now_ms: "20261121000000000")
     assert next_index_name(NOW, newest) == expected
-
-
-def read_header(index: Index, name: str) -> IndexHeader:
-    handle = index.files.open(ROOT / "index" / name)
-    try:
-        return decode_index_header(index.files.pread(handle, HEADER_SIZE, 0))
-    finally:
-        index.files.close(handle)
 
 
 def test_what_was_dispatched_is_passed_over(index: Index) -> None:
@@ -311,39 +226,12 @@ def test_flush_and_a_power_failure(index: Index) -> None:
     index.check()
 
 
-def test_a_clean_stop_is_gone_on_with(index: Index) -> None:
-    fill(index, 9)
-    index.dispatch()
-    index.service.flush()
-    index.service.close()
-    assert index.files.open_handles == 0
-    findings = index.load(clean=True)
-    assert not findings.notes
-    assert not findings.compare
-    fill(index, 9)
-    index.dispatch()
-    index.check()
-
-
 def test_drafts_of_a_crash_are_removed(index: Index) -> None:
     index.files.make_directory(ROOT / "tandemlog")
     for name in ("index-20261121071456450", "spare.new"):
         index.files.open(ROOT / "tandemlog" / name, create=True)
     index.load(clean=False)
     assert index.files.listdir(ROOT / "tandemlog") == ["spare.new"]
-
-
-def test_a_missing_index_is_made_again(index: Index) -> None:
-    fill(index, 9)
-    index.dispatch()
-    index.service.flush()
-    for name in index.names():
-        index.files.unlink(ROOT / "index" / name)
-    findings = index.load(clean=True)
-    assert "missing" in findings.notes[0]
-    assert index.service.next_offset == 0
-    index.dispatch()
-    index.check()
 
 
 def test_an_index_on_a_disk_of_its_own(index: Index) -> None:
@@ -360,55 +248,6 @@ def test_an_index_on_a_disk_of_its_own(index: Index) -> None:
     index.check()
 
 
-def test_a_missing_newest_file_is_made_again(index: Index) -> None:
-    fill(index, 13)
-    index.dispatch()
-    index.service.flush()
-    index.files.unlink(ROOT / "index" / index.names()[-1])
-    assert "missing" in index.load(clean=True).notes[0]
-    index.dispatch()
-    index.check()
-
-
-@pytest.mark.parametrize("field", [0, 1, 2, 3, 4, 5])
-def test_a_damaged_header_is_set_right(index: Index, field: int) -> None:
-    fill(index, 5)
-    index.dispatch()
-    index.service.flush()
-    content = index.files.content(ROOT / "index" / index.names()[0])
-    at = 8 * min(field, 4) + 4 * max(field - 4, 0)
-    if field in (1, 3, 5):
-        content[at + 2] ^= 0x40
-        assert index.load(clean=True).notes
-    else:
-        index.load(clean=True)
-    fill(index, 3)
-    index.dispatch()
-    index.check()
-
-
-def test_a_damaged_state_is_left_out(index: Index) -> None:
-    fill(index, 5)
-    index.dispatch()
-    index.service.flush()
-    index.files.content(ROOT / "tandemlog" / "index.json")[5] ^= 1
-    findings = index.load(clean=False)
-    assert "damaged" in findings.notes[0]
-    assert findings.compare
-
-
-def test_a_file_that_a_power_cut_left_empty_is_made_again(index: Index) -> None:
-    fill(index, 2)
-    index.dispatch()
-    index.files.crash(None)
-    findings = index.load(clean=False)
-    assert "empty" in findings.notes[0]
-    assert not findings.compare
-    assert index.names() == []
-    index.dispatch()
-    index.check()
-
-
 def test_reset_begins_anew(index: Index) -> None:
     fill(index, 9)
     index.dispatch()
@@ -417,15 +256,6 @@ def test_reset_begins_anew(index: Index) -> None:
     assert index.found("k0") == []
     index.dispatch()
     index.check()
-
-
-def test_states_are_read_back_or_refused() -> None:
-    state = IndexState(123, "20261121071456450", 7, NOW, 100)
-    data = encode_index_state(state)
-    assert decode_index_state(data) == state
-    for damage in (data[:-3], data.replace(b"123", b"124"), b""):
-        with pytest.raises(FormatError, match="checksum"):
-            decode_index_state(damage)
 
 
 class Records:
@@ -514,6 +344,8 @@ class IndexAgainstDictionary(RuleBasedStateMachine):
 
 
 TestIndexAgainstDictionary = IndexAgainstDictionary.TestCase
+
+
 TestIndexAgainstDictionary.settings = settings(
     max_examples=40, stateful_step_count=25, deadline=None
 )

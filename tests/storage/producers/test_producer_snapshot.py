@@ -1,20 +1,23 @@
 """Whatever a table has been through, its snapshot is the table."""
 
+from collections.abc import Sequence
 from random import Random
 
 import numpy as np
 import pytest
 
+from fakes.producer_logs import SIZE, Bench, Log, Row, check, mark, taken
+from tandemlog.format.errors import FormatError
+from tandemlog.format.fast_crc import crc32
 from tandemlog.format.record.producer_mark import ProducerMark
 from tandemlog_server.storage.errors import BatchRefusedError, StoreBusyError
-from tandemlog_server.storage.producers.producer_requests import Extent
+from tandemlog_server.storage.producers.producer_requests import (
+    Extent,
+)
 from tandemlog_server.storage.producers.producer_table import GRACE_S, ProducerTable
 
-SIZE = 10
 NAMES = "pqrs"
 KEPT, LIMIT = 3, 3
-# store time, mark
-Row = tuple[int, str | None]
 
 
 class Life:
@@ -116,3 +119,60 @@ def test_a_table_is_what_its_snapshot_says(seed: int) -> None:
             for name, producer in restored._producers.items():
                 producer.seen = life.table._producers[name].seen
             life.table = restored
+
+
+def test_a_snapshot_without_its_open_request_can_be_restored() -> None:
+    """The producer of the request that goes on may be forgotten."""
+    bench = Bench()
+    bench.log.put(mark(0, 3), 2, 100)
+    bench.log.take(bench.table)
+    bench.now += GRACE_S
+    bench.table._newest_time = 10_000
+    assert bench.table.forget(50) == 1
+    restored = ProducerTable()
+    restored.restore(bench.table.snapshot().encode())
+    assert len(restored) == 0
+
+
+@pytest.mark.parametrize("rows", [3, 5, 7])
+def test_a_snapshot_goes_on_where_it_was_taken(rows: int) -> None:
+    log, table, restored = Log(), ProducerTable(kept=2), ProducerTable(kept=2)
+    for sequence in range(3):
+        log.put(mark(sequence, 3), 3, 100)
+    log.take(table, 0, rows)
+    restored.restore(table.snapshot().encode())
+    assert restored.next_offset == table.next_offset == 10 * rows
+    log.take(table, rows)
+    log.take(restored, rows)
+    assert restored.snapshot().encode() == table.snapshot().encode()
+    assert check(restored, 2, 3) == check(table, 2, 3)
+
+
+def damaged(data: bytes) -> Sequence[bytes]:
+    def summed(text: bytes) -> bytes:
+        return text + b"\n%08x\n" % crc32(text)
+
+    text = data[:-10]
+    line, rows = text.split(b"\n", 1)
+    return (
+        b"",
+        data[:-2],
+        data.replace(b"\x01p", b"\x01r"),
+        summed(b"{}\n"),
+        summed(b"[]\n"),
+        summed(text.replace(b'"version":2', b'"version":1')),
+        summed(text[:-1]),
+        summed(text + b"\0"),
+        summed(line.replace(b'"producers":1', b'"producers":2') + b"\n" + rows),
+        summed(line.replace(b'"open":null', b'"open":"nobody"') + b"\n" + rows),
+        summed(line.replace(b'"open":null', b'"open":"p"') + b"\n" + rows),
+    )
+
+
+def test_a_damaged_snapshot_is_refused() -> None:
+    table, _ = taken((mark(0, 1), 1, 100))
+    before = table.snapshot().encode()
+    for data in damaged(before):
+        with pytest.raises(FormatError, match="producer table"):
+            table.restore(data)
+    assert table.snapshot().encode() == before

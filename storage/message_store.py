@@ -56,7 +56,6 @@ from .recovery.promotion import take_over_log_end
 from .recovery.set_aside import drop_set_aside, set_aside
 from .recovery.truncation import save_copy, truncate_store
 from .retention.cleaner import Cleaner
-from .store_parts import close_parts
 from .topic_changes import create_topic
 
 logger = logging.getLogger(__name__)
@@ -236,7 +235,7 @@ class MessageStore:
             clean = self._finish()
         finally:
             try:
-                close_parts(self._parts)
+                self._parts.close()
             finally:
                 self._lock_file.release()
         logger.info(

@@ -20,6 +20,13 @@ BUCKETS_PER_DOUBLING = 8
 BUCKETS = 26 * BUCKETS_PER_DOUBLING + 1
 
 
+COUNTERS = (
+    "puts", "put_batches", "put_bytes", "put_duplicates", "put_refused", "put_busy", "raw_chunks",
+    "raw_bytes", "gets", "get_misses", "get_messages", "get_bytes", "queries", "checkpoints",
+    "files_deleted",
+)  # fmt: skip
+
+
 class LatencyHistogram:
     """Durations in seconds, weighted by how many messages each of them was the latency of."""
 
@@ -153,21 +160,7 @@ class StoreStats:
         """`now_s` is the monotonic clock that `opened_at_s` came from."""
         with self._lock:
             return {
-                "puts_total": self.puts,
-                "put_batches_total": self.put_batches,
-                "put_bytes_total": self.put_bytes,
-                "put_duplicates_total": self.put_duplicates,
-                "put_refused_total": self.put_refused,
-                "put_busy_total": self.put_busy,
-                "raw_chunks_total": self.raw_chunks,
-                "raw_bytes_total": self.raw_bytes,
-                "gets_total": self.gets,
-                "get_misses_total": self.get_misses,
-                "get_messages_total": self.get_messages,
-                "get_bytes_total": self.get_bytes,
-                "queries_total": self.queries,
-                "checkpoints_total": self.checkpoints,
-                "files_deleted_total": self.files_deleted,
+                **{f"{name}_total": getattr(self, name) for name in COUNTERS},
                 "uptime_seconds": now_s - self.opened_at_s,
                 **_summary("put", self.put_latency),
                 **_summary("append", self.append_latency),

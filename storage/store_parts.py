@@ -4,12 +4,9 @@ Files are opened in the order of their layers; this changes nothing in the log, 
 index.
 """
 
-from dataclasses import dataclass
-
 from tandemlog.format.files.queue_unit import DelayLevels
 
 from .clock import SteadyClock
-from .config import StoreConfig
 from .disk.file_system import FileSystem
 from .dispatch.mending_source import MendingSource, RecordWitness
 from .dispatch.reput import Dispatchers, ReputService
@@ -37,171 +34,98 @@ from .stats import StoreStats
 from .store_paths import StorePaths
 
 
-@dataclass(frozen=True, slots=True)
 class StoreParts:
-    """See the module; `config` has the sizes of the files on disk, `paths` where they are."""
+    """See the module; `config` has the sizes of the files on disk, `paths` where they are. Raises
+    StoreLayoutError or CorruptStoreError if files cannot be used at all."""
 
-    config: StoreConfig
-    files: FileSystem
-    clock: SteadyClock
-    paths: StorePaths
-    geometry: Geometry
-    log: CommitLog
-    queue_table: QueueTable
-    queues: ConsumeQueueStore
-    index: IndexService | None
-    producers: ProducerTable
-    source: MendingSource
-    reput: ReputService
-    reader: StoreReader
-    confirmed: Position
-    reputed: Position
-    topics: TopicTable
-    groups: GroupTable
-    consumer_offsets: ConsumerOffsets
-    group_members: GroupMembers
-    epochs: EpochFile
-    log_identity: LogIdentity
-    checkpoint: StoreCheckpoint
-    recovery_point: RecoveryPointFile
-    queue_begins: QueueBeginsFile
-    producer_begins: ProducerBeginsFile
-    stats: StoreStats
-    seen_time: SeenTime
-    time_steps: TimeSteps
+    def __init__(self, geometry: Geometry, files: FileSystem, clock: SteadyClock) -> None:
+        self.geometry, self.files, self.clock = geometry, files, clock
+        self.config = config = geometry.adopted()
+        self.paths = paths = StorePaths(config.directory)
+        files.make_directory(paths.own)
+        self._load_tables()
+        self.log = log = CommitLog(config, files, clock)
+        self.confirmed, self.reputed = Position("confirmed"), Position("reputed")
+        self.queue_table = QueueTable()
+        self.queues = ConsumeQueueStore(
+            paths.queues, files, self.queue_table,
+            file_size=config.queue_file_size, workshop=paths.own,
+        )  # fmt: skip
+        self.producers = ProducerTable(
+            kept=config.producer_sequences_kept,
+            limit=config.producers_kept,
+            safe_offset=lambda: min(log.flushed.value, self.confirmed.value),
+            monotonic=clock.monotonic,
+        )
+        self.source = MendingSource(
+            log,
+            lambda: self.queues.next_offset,
+            delay_levels=DelayLevels(config.delay_levels),
+            index=config.index_enabled,
+            index_tags=config.index_tags,
+            property_crc=config.property_crc,
+        )
+        self.stats = StoreStats(clock.monotonic())
+        self.stats.flush_latency, self.queues.traffic = log.flush_latency, self.stats.traffic
+        self.reader = StoreReader(
+            log, self.queues, self.queue_table, self.confirmed, self.stats,
+            property_crc=config.property_crc, time_steps=self.time_steps,
+        )  # fmt: skip
+        self.index = self.reader.index = self._open_index()
+        dispatchers = Dispatchers(
+            self.queue_table, self.queues, self.producers, self.index, self.time_steps
+        )
+        self.reput = ReputService(self.source, dispatchers, self.confirmed, self.reputed, clock)
+        self.source.without_queues = lambda: self.topics.in_batch_queues
+        self.queues.mender.records = RecordWitness(log, lambda: self.epochs.table)
+        # a queue that a reader has found damaged is rebuilt at once
+        self.reader.on_damage = self.queues.on_damage = self.reput.wake
+        self.recovery_point = RecoveryPointFile(paths.recovery_point, files)
+        self.queue_begins = QueueBeginsFile(paths.queue_begins, files)
+        self.producer_begins = ProducerBeginsFile(paths.producer_begins, files)
 
+    def _load_tables(self) -> None:
+        config, paths, files = self.config, self.paths, self.files
+        self.topics = TopicTable(
+            paths.topics, files, max_topics=config.max_topics, max_queues=config.max_queues
+        )
+        self.groups = GroupTable(paths.groups, files, max_groups=config.max_groups)
+        self.consumer_offsets = ConsumerOffsets(
+            paths.consumer_offsets, files, max_rows=config.max_offset_rows
+        )
+        self.group_members = GroupMembers(paths.group_members, files)
+        self.epochs = EpochFile(paths.epochs, files)
+        self.checkpoint = StoreCheckpoint(paths.checkpoint, files)
+        self.log_identity = LogIdentity(paths.log_identity, files, self.epochs)
+        for table in (self.topics, self.groups, self.consumer_offsets, self.group_members):
+            table.load()
+        self.epochs.load()
+        self.checkpoint.load()
+        self.log_identity.load()
+        self.seen_time = SeenTime(paths.seen_time, files, self.clock)
+        self.time_steps = TimeSteps(paths.time_steps, files)
+        self.seen_time.load()
+        self.time_steps.load()
 
-def open_parts(geometry: Geometry, files: FileSystem, clock: SteadyClock) -> StoreParts:
-    """Raises StoreLayoutError or CorruptStoreError if files cannot be used at all."""
-    config = geometry.adopted()
-    paths = StorePaths(config.directory)
-    files.make_directory(paths.own)
-    topics, groups, offsets, members = _load_tables(config, paths, files)
-    epochs, checkpoint = EpochFile(paths.epochs, files), StoreCheckpoint(paths.checkpoint, files)
-    epochs.load()
-    checkpoint.load()
-    identity = LogIdentity(paths.log_identity, files, epochs)
-    identity.load()
-    log = CommitLog(config, files, clock)
-    confirmed, reputed = Position("confirmed"), Position("reputed")
-    queue_table = QueueTable()
-    queues = ConsumeQueueStore(
-        paths.queues, files, queue_table, file_size=config.queue_file_size, workshop=paths.own
-    )
-    producers = ProducerTable(
-        kept=config.producer_sequences_kept,
-        limit=config.producers_kept,
-        safe_offset=lambda: min(log.flushed.value, confirmed.value),
-        monotonic=clock.monotonic,
-    )
-    source = _open_source(config, log, queues)
-    stats = StoreStats(clock.monotonic())
-    stats.flush_latency, queues.traffic = log.flush_latency, stats.traffic
-    seen_time, time_steps = _load_times(paths, files, clock)
-    reader = StoreReader(
-        log, queues, queue_table, confirmed, stats,
-        property_crc=config.property_crc, time_steps=time_steps,
-    )  # fmt: skip
-    index = reader.index = _open_index(config, paths, files, clock, reader, time_steps)
-    dispatchers = Dispatchers(queue_table, queues, producers, index, time_steps)
-    reput = ReputService(source, dispatchers, confirmed, reputed, clock)
-    source.without_queues = lambda: topics.in_batch_queues
-    queues.mender.records = RecordWitness(log, lambda: epochs.table)
-    # a queue that a reader has found damaged is rebuilt at once
-    reader.on_damage = queues.on_damage = reput.wake
-    return StoreParts(
-        config=config,
-        files=files,
-        clock=clock,
-        paths=paths,
-        geometry=geometry,
-        log=log,
-        queue_table=queue_table,
-        queues=queues,
-        index=index,
-        producers=producers,
-        source=source,
-        reput=reput,
-        reader=reader,
-        confirmed=confirmed,
-        reputed=reputed,
-        topics=topics,
-        groups=groups,
-        consumer_offsets=offsets,
-        group_members=members,
-        epochs=epochs,
-        log_identity=identity,
-        checkpoint=checkpoint,
-        recovery_point=RecoveryPointFile(paths.recovery_point, files),
-        queue_begins=QueueBeginsFile(paths.queue_begins, files),
-        producer_begins=ProducerBeginsFile(paths.producer_begins, files),
-        stats=stats,
-        seen_time=seen_time,
-        time_steps=time_steps,
-    )
+    def _open_index(self) -> IndexService | None:
+        config, paths = self.config, self.paths
+        if not config.index_enabled:
+            return None
+        return IndexService(
+            paths.index, paths.own, self.files, self.clock,
+            slots=config.index_slots, entries=config.index_entries,
+            time_of=self.reader.store_timestamp, time_steps=self.time_steps.meet,
+        )  # fmt: skip
 
-
-def _open_source(config: StoreConfig, log: CommitLog, queues: ConsumeQueueStore) -> MendingSource:
-    return MendingSource(
-        log,
-        lambda: queues.next_offset,
-        delay_levels=DelayLevels(config.delay_levels),
-        index=config.index_enabled,
-        index_tags=config.index_tags,
-        property_crc=config.property_crc,
-    )
-
-
-def _open_index(
-    config: StoreConfig,
-    paths: StorePaths,
-    files: FileSystem,
-    clock: SteadyClock,
-    reader: StoreReader,
-    time_steps: TimeSteps,
-) -> IndexService | None:
-    if not config.index_enabled:
-        return None
-    return IndexService(
-        paths.index, paths.own, files, clock,
-        slots=config.index_slots, entries=config.index_entries, time_of=reader.store_timestamp,
-        time_steps=time_steps.meet,
-    )  # fmt: skip
-
-
-def _load_times(
-    paths: StorePaths, files: FileSystem, clock: SteadyClock
-) -> tuple[SeenTime, TimeSteps]:
-    seen_time = SeenTime(paths.seen_time, files, clock)
-    time_steps = TimeSteps(paths.time_steps, files)
-    seen_time.load()
-    time_steps.load()
-    return seen_time, time_steps
-
-
-def _load_tables(
-    config: StoreConfig, paths: StorePaths, files: FileSystem
-) -> tuple[TopicTable, GroupTable, ConsumerOffsets, GroupMembers]:
-    topics = TopicTable(
-        paths.topics, files, max_topics=config.max_topics, max_queues=config.max_queues
-    )
-    groups = GroupTable(paths.groups, files, max_groups=config.max_groups)
-    offsets = ConsumerOffsets(paths.consumer_offsets, files, max_rows=config.max_offset_rows)
-    members = GroupMembers(paths.group_members, files)
-    for each in (topics, groups, offsets, members):
-        each.load()
-    return topics, groups, offsets, members
-
-
-def close_parts(parts: StoreParts) -> None:
-    """Let every file go; what was not flushed is rebuilt from the log at the next open. Raises
-    the first OSError or StoreError, after all are closed."""
-    faults: list[OSError | StoreError] = []
-    for part in (parts.index, parts.queues, parts.log):
-        try:
-            if part is not None:
-                part.close()
-        except (OSError, StoreError) as error:
-            faults.append(error)
-    if faults:
-        raise faults[0]
+    def close(self) -> None:
+        """Let every file go; what was not flushed is rebuilt from the log at the next open. Raises
+        the first OSError or StoreError, after all are closed."""
+        faults: list[OSError | StoreError] = []
+        for part in (self.index, self.queues, self.log):
+            try:
+                if part is not None:
+                    part.close()
+            except (OSError, StoreError) as error:
+                faults.append(error)
+        if faults:
+            raise faults[0]

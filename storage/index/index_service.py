@@ -431,11 +431,7 @@ class IndexService:
 def _state_of(newest: IndexFile, log_offset: int) -> IndexState:
     header = newest.header
     return IndexState(
-        log_offset,
-        newest.name,
-        header.next_entry,
-        header.end_timestamp,
-        header.end_physical_offset,
+        log_offset, newest.name, header.next_entry, header.end_timestamp, header.end_physical_offset
     )
 
 

@@ -32,12 +32,7 @@ from tandemlog.format.arrays.ragged import (
 from tandemlog.format.columns.crcs import first_bad_crc
 from tandemlog.format.columns.faults import first_hole
 from tandemlog.format.columns.headers import HeaderColumns, gather_headers
-from tandemlog.format.constants import (
-    CRC_PROPERTY_SIZE,
-    MAX_TABLE,
-    MIN_RECORD_SIZE,
-    NAME_END,
-)
+from tandemlog.format.constants import CRC_PROPERTY_SIZE, MAX_TABLE, MIN_RECORD_SIZE, NAME_END
 from tandemlog.format.errors import FormatError
 from tandemlog.format.record.batch import RecordBatch
 from tandemlog.format.record.producer_mark import MARK_NAME, mark_in
@@ -195,10 +190,7 @@ def _check_many(batch: RecordBatch, limits: RecordLimits) -> CheckedBatch:
 
 
 def _first_bad_record(
-    batch: RecordBatch,
-    data: NDArray[np.uint8],
-    headers: HeaderColumns,
-    limits: RecordLimits,
+    batch: RecordBatch, data: NDArray[np.uint8], headers: HeaderColumns, limits: RecordLimits
 ) -> int:
     """Index of the first record that is not what it must be, or -1."""
     entries = batch.queue_indexes.astype(np.int64)
@@ -317,10 +309,7 @@ def _row_of(text: bytes, offsets: NDArray[np.int64], name: bytes, start: int) ->
 
 
 def _first_wrong_topic(
-    batch: RecordBatch,
-    data: NDArray[np.uint8],
-    headers: HeaderColumns,
-    entries: NDArray[np.int64],
+    batch: RecordBatch, data: NDArray[np.uint8], headers: HeaderColumns, entries: NDArray[np.int64]
 ) -> int:
     """Index of the first record whose topic is not that of its table entry, or -1; `entries`
     i8[n]: which entry."""

@@ -46,14 +46,11 @@ from ..errors import (
     StoreError,
     StoreLayoutError,
     StoreReadOnlyError,
-    UnreadableError,
 )
-from ..stats import LatencyHistogram
 from ..store_paths import StorePaths
 from .append_plan import AppendPlan, assign_offsets, plan_append, plan_raw
 from .batch_check import CheckedBatch, check_batch
 from .crc_room import with_room
-from .log_reader import LogReader
 from .recent_starts import RecentStarts
 from .record_check import RecordLimits
 from .record_search import next_record
@@ -62,7 +59,7 @@ from .stages import LogStages
 logger = logging.getLogger(__name__)
 
 
-class CommitLog:
+class CommitLog(LogStages):
     """The log in `config.directory`, opened; see the module.
 
     Every position stands at the end of the last file until `truncate` (recovery) says where the
@@ -80,16 +77,12 @@ class CommitLog:
             warm_up=config.warm_up,
             lock_memory=config.lock_memory,
         )
-        self._mapped = MappedFileQueue(
+        mapped = MappedFileQueue(
             files, paths.commit_log, config.commit_log_file_size, allocator=self._allocator
         )
         self._allocator.open()
-        self._allocator.resize(self._mapped.file_size)
-        self._stages = LogStages(self._mapped, clock, buffered=config.buffered)
-        self.wrote = self._stages.wrote
-        self.committed = self._stages.committed
-        self.flushed = self._stages.flushed
-        self._reader = LogReader(self._mapped, self.committed)
+        self._allocator.resize(mapped.file_size)
+        super().__init__(mapped, clock, buffered=config.buffered)
         self._store_host = host_bytes(config.store_host)
         self.limits = self._limits()
         """What `check` holds a client's batch against."""
@@ -113,58 +106,6 @@ class CommitLog:
     @property
     def mapped(self) -> MappedFileQueue:
         return self._mapped
-
-    @property
-    def unreadable(self) -> tuple[UnreadableError, ...]:
-        """What readers could not read, and cannot yet."""
-        return tuple(self._reader.unreadable.values())
-
-    def retry_unreadable(self) -> None:
-        """See LogReader.retry_unreadable."""
-        self._reader.retry_unreadable()
-
-    @property
-    def failure(self) -> StoreError | None:
-        """Why no write is taken any more, or None."""
-        return self._stages.failure
-
-    @property
-    def store_timestamp(self) -> int:
-        """Store time (ms) of the newest record; slaves, who only copy bytes, set it from reput."""
-        return self._stages.store_timestamp
-
-    @store_timestamp.setter
-    def store_timestamp(self, value: int) -> None:
-        self._stages.store_timestamp = value
-
-    @property
-    def flush_latency(self) -> LatencyHistogram:
-        """How long each fdatasync took, with the commit before it."""
-        return self._stages.flush_latency
-
-    @property
-    def flushed_timestamp(self) -> int:
-        """Store time (ms) of the newest record known to be durable."""
-        return self._stages.flushed_timestamp
-
-    @property
-    def min_offset(self) -> int:
-        """Where the first file begins; the end where there is none."""
-        return self._reader.min_offset
-
-    # -- reading: see LogReader
-
-    def read(self, offset: int, max_bytes: int) -> memoryview:
-        return self._reader.read(offset, max_bytes)
-
-    def view(self, offset: int, size: int) -> memoryview:
-        return self._reader.view(offset, size)
-
-    def parts(self, base: int, begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> memoryview:
-        return self._reader.parts(base, begins, lengths)
-
-    def in_memory(self, offset: int, max_bytes: int) -> bool:
-        return self._reader.in_memory(offset, max_bytes)
 
     def _limits(self) -> RecordLimits:
         return RecordLimits(
@@ -229,7 +170,7 @@ class CommitLog:
                 self.starts.add(each)
             next_queue_offsets[dense] = next_offsets
             self._published(plan.end)
-            self._stages.store_timestamp = store_timestamp
+            self.store_timestamp = store_timestamp
         return segments
 
     def next_record(self, offset: int, below: int) -> int | None:
@@ -295,8 +236,8 @@ class CommitLog:
             raise refusal(f"cannot write to the log at {self.wrote.value}", error) from error
 
     def _write(self, offset: int, data: Buffer) -> None:
-        if self._stages.buffer is not None:
-            self._stages.buffer.add(offset, bytes(data))
+        if self.buffer is not None:
+            self.buffer.add(offset, bytes(data))
             return
         file = self._mapped.ensure(offset)
         file.write(offset - file.base, data)
@@ -313,7 +254,7 @@ class CommitLog:
                 file.sync()
         except (OSError, StoreError) as second:
             # as a failed fsync: a part of the write may be in the page cache, and not on the disk
-            self._stages.fail(
+            self.fail(
                 FlushFailedError(
                     f"a write at {self.wrote.value} failed ({error}) and could not be taken back "
                     f"({second}): restart the node on a disk that works"
@@ -321,7 +262,7 @@ class CommitLog:
             )
 
     def _published(self, end: int) -> None:
-        self._stages.publish(end)
+        self.publish(end)
         self._prepare_next()
 
     def _prepare_next(self) -> None:
@@ -334,11 +275,11 @@ class CommitLog:
         if self._mapped.files or self.wrote.value != 0:
             raise OffsetOutOfRangeError(offset, self.min_offset, self.wrote.value)
         require_file_start(offset, self.file_size)
-        self._stages.begin_at(offset)
+        self.begin_at(offset)
 
     def _require_room(self, size: int) -> None:
         """Wait a little for the disk where too much is not flushed yet."""
-        self._stages.require_writable()
+        self.require_writable()
         wrote, limit = self.wrote.value, self._config.max_dirty_bytes
         if wrote - self.flushed.value + size <= limit:
             return
@@ -349,24 +290,6 @@ class CommitLog:
                 f"{limit}: the disk is too slow, try again later"
             )
 
-    # -- making it durable
-
-    def commit(self) -> int:
-        """Buffered mode: pwrite what waits in memory; see LogStages.commit."""
-        return self._stages.commit()
-
-    def flush(self) -> int:
-        """Make everything appended so far durable; see LogStages.flush."""
-        return self._stages.flush()
-
-    def require_writable(self) -> None:
-        """Raises the failure after which no write is taken."""
-        self._stages.require_writable()
-
-    def fail(self, failure: StoreError) -> StoreError:
-        """No write is taken from now on; returns the first failure."""
-        return self._stages.fail(failure)
-
     # -- cutting
 
     def truncate(self, offset: int) -> list[Path]:
@@ -376,8 +299,8 @@ class CommitLog:
         leaves bytes that only the page cache has. Raises OffsetOutOfRangeError outside the log,
         FlushFailedError if the disk fails.
         """
-        with self._write_lock, self._stages.flush_lock:
-            self._stages.require_writable()
+        with self._write_lock, self.flush_lock:
+            self.require_writable()
             if not self.min_offset <= offset <= self.wrote.value:
                 raise OffsetOutOfRangeError(offset, self.min_offset, self.wrote.value)
             file = self._mapped.find(offset)
@@ -387,18 +310,18 @@ class CommitLog:
             except OSError as error:
                 if is_crowded(error):  # before anything has changed
                     raise crowded(f"the log is not cut at {offset}", error) from error
-                raise self._stages.flush_failed("truncation", error) from error
+                raise self.flush_failed("truncation", error) from error
             try:
                 self._parts_end = offset
                 return self._cut(offset)
             except OSError as error:
-                raise self._stages.flush_failed("truncation", error) from error
+                raise self.flush_failed("truncation", error) from error
 
     def _cut(self, offset: int) -> list[Path]:
         self.starts.clear()
-        if self._stages.buffer is not None:
+        if self.buffer is not None:
             self.commit()
-        self._stages.retreat(offset)
+        self.retreat(offset)
         if not self._synced_since_open:
             self._mapped.sync_loaded()
             self._synced_since_open = True
@@ -420,13 +343,13 @@ class CommitLog:
         may be gone. No FlushFailedError, also where it was an fsync: the old contents are discarded
         either way, so a failed fsync here hides nothing, and the next open does all of it again.
         """
-        with self._write_lock, self._stages.flush_lock, self._stages.commit_lock:
-            self._stages.require_writable()
+        with self._write_lock, self.flush_lock, self.commit_lock:
+            self.require_writable()
             require_file_start(offset, file_size or self.file_size)
             self.starts.clear()
-            if self._stages.buffer is not None:
-                self._stages.buffer.clear()
-            self._stages.retreat(offset)
+            if self.buffer is not None:
+                self.buffer.clear()
+            self.retreat(offset)
             try:
                 self._mapped.clear(move_to)
                 if file_size is not None and file_size != self.file_size:
@@ -434,15 +357,15 @@ class CommitLog:
                     self._allocator.resize(file_size)
                     self.limits = self._limits()
             except OSError as error:
-                raise self._stages.fail(
+                raise self.fail(
                     StoreReadOnlyError(
                         f"the log could not start over: {error}; restart the node, which completes "
                         "this"
                     )
                 ) from error
-            self._stages.begin_at(offset)
+            self.begin_at(offset)
             self._parts_end = -1
-            self._stages.store_timestamp = self._stages.flushed_timestamp = 0
+            self.store_timestamp = self.flushed_timestamp = 0
 
     def drop_before(self, offset: int) -> list[Path]:
         """Delete the files that end at or before `offset`, never the newest one, never one that
@@ -451,9 +374,9 @@ class CommitLog:
 
     def close(self) -> None:
         """Take no more writes and let the files go. Flush first."""
-        with self._write_lock, self._stages.flush_lock:
-            if self._stages.failure is None:
-                self._stages.failure = StoreClosedError("the log is closed")
+        with self._write_lock, self.flush_lock:
+            if self.failure is None:
+                self.failure = StoreClosedError("the log is closed")
             self._allocator.close()
             self._mapped.close()
 

@@ -20,8 +20,12 @@ class LogReader:
     def __init__(self, mapped: MappedFileQueue, committed: Position) -> None:
         self._mapped = mapped
         self._committed = committed
-        self.unreadable: dict[str, UnreadableError] = {}
-        """File -> what could not be read there last; see `retry_unreadable`."""
+        self._unreadable: dict[str, UnreadableError] = {}
+
+    @property
+    def unreadable(self) -> tuple[UnreadableError, ...]:
+        """What readers could not read, one for each file, until `retry_unreadable` can."""
+        return tuple(self._unreadable.values())
 
     @property
     def min_offset(self) -> int:
@@ -65,13 +69,13 @@ class LogReader:
         except StoreClosedError:
             raise self._out_of_range(base) from None
         except UnreadableError as error:
-            self.unreadable[error.file] = error
+            self._unreadable[error.file] = error
             raise
 
     def retry_unreadable(self) -> None:
         """Forget what can be read again, or is not in the log any more."""
         files = {str(file.path): file for file in self._mapped.files}
-        for path, error in list(self.unreadable.items()):
+        for path, error in list(self._unreadable.items()):
             try:
                 if path in files:
                     files[path].view(error.position, error.size)
@@ -79,7 +83,7 @@ class LogReader:
                 continue
             except StoreClosedError:
                 pass
-            self.unreadable.pop(path, None)
+            self._unreadable.pop(path, None)
 
     def in_memory(self, offset: int, max_bytes: int) -> bool:
         """Whether `read` of these would answer without waiting for the disk."""
@@ -98,7 +102,7 @@ class LogReader:
             # dropped or cut away since it was found
             raise self._out_of_range(offset) from None
         except UnreadableError as error:
-            self.unreadable[error.file] = error
+            self._unreadable[error.file] = error
             raise
 
     def _out_of_range(self, offset: int) -> OffsetOutOfRangeError:

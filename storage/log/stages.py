@@ -25,6 +25,7 @@ from ..disk_errors import crowded, is_crowded
 from ..errors import FlushFailedError, StoreError, StoreReadOnlyError
 from ..positions import Position
 from ..stats import LatencyHistogram
+from .log_reader import LogReader
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ class WriteBuffer:
         self._stretches.clear()
 
 
-class LogStages:
+class LogStages(LogReader):
     """The three positions of the log in `mapped`, all at `end`; `buffered` as the module says.
 
     Lock order: the writer's lock, flush_lock, commit_lock.
@@ -82,13 +83,17 @@ class LogStages:
         self.flushed = Position("flushed", mapped.end)
         self.buffer = WriteBuffer() if buffered else None
         self.failure: StoreError | None = None
+        """Why no write is taken any more, or None."""
         self.flush_latency = LatencyHistogram()
+        """How long each fdatasync took, with the commit before it."""
         self.store_timestamp = 0
+        """Store time (ms) of the newest record; slaves, who only copy bytes, set it from reput."""
         self.flushed_timestamp = 0
+        """Store time (ms) of the newest record known to be durable."""
         self.flush_lock = threading.Lock()
         self.commit_lock = threading.Lock()
-        self._mapped = mapped
         self._clock = clock
+        super().__init__(mapped, self.committed)
 
     def publish(self, end: int) -> None:
         """Bytes up to `end` are appended."""
@@ -108,7 +113,7 @@ class LogStages:
             position.retreat(offset)
 
     def commit(self) -> int:
-        """Give the operating system what waits in memory. Returns `committed`.
+        """Buffered mode: give the operating system what waits in memory. Returns `committed`.
 
         Raises FlushFailedError if a write fails; the failure is permanent. StoreBusyError if the
         file cannot be opened now.
@@ -150,6 +155,7 @@ class LogStages:
             return self.flushed.value
 
     def require_writable(self) -> None:
+        """Raises the failure after which no write is taken."""
         if self.failure is not None:
             raise self.failure.with_traceback(None)
 

@@ -172,11 +172,7 @@ class ProducerTable:
             return Duplicate(tuple(request.extents), request.end_offset, request.timestamp)
 
     def record(
-        self,
-        mark: ProducerMark,
-        extents: Sequence[Extent],
-        store_timestamp: int,
-        holder: str = "",
+        self, mark: ProducerMark, extents: Sequence[Extent], store_timestamp: int, holder: str = ""
     ) -> None:
         """A master appended the records of a request of `holder` from mark.index on, in log
         order."""

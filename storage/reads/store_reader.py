@@ -48,14 +48,7 @@ from .results import (
     QueueRange,
     TooManyEntriesError,
 )
-from .selection import (
-    MIN_EXAMINED,
-    Selection,
-    first_gone,
-    first_impossible,
-    select,
-    units_to_read,
-)
+from .selection import MIN_EXAMINED, Selection, first_gone, first_impossible, select, units_to_read
 
 # Entries of the index that one query passes.
 MAX_PASSED = 1_000_000
@@ -403,13 +396,7 @@ class StoreReader:
 
     def ranges(self, topics: Sequence[str] = ()) -> list[QueueRange]:
         """Every queue that exists, of these topics or of all, by topic and queue id."""
-        wanted = set(topics)
-        ranges = []
-        for dense, (topic, queue_id) in enumerate(self._table.names()):
-            # a deleted topic leaves its dense indexes behind
-            if self._table.get(topic, queue_id) == dense and (not wanted or topic in wanted):
-                ranges.append(self._range(dense, topic, queue_id))
-        return sorted(ranges, key=lambda each: (each.topic, each.queue_id))
+        return self.ranges_from(0, self._table.count, topics)[0]
 
     def ranges_from(
         self, first: int, most: int, topics: Sequence[str] = ()

@@ -183,8 +183,7 @@ def _scan(
     # Not the checkpoint's times too: they carry no checksum, what they can say the records or our
     # point say as well, and no message is stored earlier than this from now on.
     analysis.store_timestamp = max(
-        scanner.last_store_timestamp,
-        point.store_timestamp if point is not None else 0,
+        scanner.last_store_timestamp, point.store_timestamp if point is not None else 0
     )
 
 

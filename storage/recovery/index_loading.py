@@ -77,12 +77,7 @@ def _state(service: IndexService, files: FileSystem, findings: IndexFindings) ->
 
 
 def _cut_to_state(
-    service: IndexService,
-    state: IndexState,
-    log_end: int,
-    findings: IndexFindings,
-    *,
-    clean: bool,
+    service: IndexService, state: IndexState, log_end: int, findings: IndexFindings, *, clean: bool
 ) -> None:
     service.next_offset = state.log_offset
     names = [file.name for file in service.files]

@@ -34,7 +34,7 @@ from ..inspect.geometry import Geometry
 from ..progress import Progress
 from ..state_files.abort_file import AbortFile
 from ..state_files.lock_file import LockFile
-from ..store_parts import StoreParts, close_parts, open_parts
+from ..store_parts import StoreParts
 from ..store_paths import StorePaths
 from .analysis import Analysis, analyze
 from .last_stop import LastStop
@@ -129,7 +129,7 @@ def _open_locked(
         )
     last_stop.note_open(analysis)
     abort.create(os.getpid())
-    parts = open_parts(geometry, files, clock)
+    parts = StoreParts(geometry, files, clock)
     try:
         report = recover(parts, analysis, progress)
         report.doubt = last_stop.doubt
@@ -139,7 +139,7 @@ def _open_locked(
     except BaseException as error:
         if isinstance(error, FlushFailedError):
             last_stop.note_failed_fsync()
-        close_parts(parts)
+        parts.close()
         raise
     return Opened(parts, report, lock, abort, last_stop, reserve, persistence)
 

@@ -13,11 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..disk_errors import refusing
-from ..errors import (
-    FlushFailedError,
-    StoreBusyError,
-    StoreReadOnlyError,
-)
+from ..errors import FlushFailedError, StoreBusyError, StoreReadOnlyError
 from ..store_parts import StoreParts
 from .persistence import Persistence, telling
 from .undispatched_tail import reset_to_queue_ends

@@ -10,7 +10,7 @@ Queue files are compared over the records in that stretch. Index files have time
 cut where each node cut them, so of them the pairs (hash, log offset) are compared.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from ..inspect.queue_files import QueueFiles, open_queues
 from ..progress import Progress
 from ..recovery.analysis import analyze
 from ..store_paths import StorePaths
-from .faults import MAX_FAULTS, Fault, cautions, fault_of, unreadable_fault
+from .faults import FaultReport, cautions, fault_of, unreadable_fault
 
 STEP = 1 << 20
 
@@ -36,7 +36,7 @@ PAIR = np.dtype([("physical_offset", "i8"), ("key_hash", "i8")])
 
 
 @dataclass(slots=True)
-class CompareReport:
+class CompareReport(FaultReport):
     """What was compared, offsets in the log; `faults` name what differs, the log's first.
     `log_differs`: it is the logs that do."""
 
@@ -45,16 +45,6 @@ class CompareReport:
     end: int = 0
     units: int = 0
     index_entries: int = 0
-    notes: list[str] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
-
-    @property
-    def holds(self) -> bool:
-        return not self.faults
-
-    def add(self, fault: Fault) -> None:
-        if len(self.faults) < MAX_FAULTS:
-            self.faults.append(fault)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +115,7 @@ def compare(
 
 
 def _compare(
-    mine: _Side,
-    theirs: _Side,
-    report: CompareReport,
-    files: FileSystem,
-    progress: Progress | None,
+    mine: _Side, theirs: _Side, report: CompareReport, files: FileSystem, progress: Progress | None
 ) -> None:
     report.start = max(mine.start, theirs.start)
     report.end = min(mine.confirmed, theirs.confirmed)
@@ -156,19 +142,17 @@ def _compare_logs(
         ours = ours[: len(other)]
         if not len(ours):
             report.log_differs = True
-            report.add(Fault(mine.file_of(offset), offset, f"no byte at offset {offset}"))
+            report.add(mine.file_of(offset), offset, f"no byte at offset {offset}")
             return
         different = np.flatnonzero(ours != other)
         if len(different):
             at = offset + int(different[0])
             report.log_differs = True
             report.add(
-                Fault(
-                    mine.file_of(at),
-                    at,
-                    f"offset {at}: byte 0x{int(ours[at - offset]):02x}, "
-                    f"{theirs.file_of(at)} has 0x{int(other[at - offset]):02x}",
-                )
+                mine.file_of(at),
+                at,
+                f"offset {at}: byte 0x{int(ours[at - offset]):02x}, "
+                f"{theirs.file_of(at)} has 0x{int(other[at - offset]):02x}",
             )
             return
         offset += len(ours)
@@ -188,21 +172,17 @@ def _compare_queues(mine: _Side, theirs: _Side, report: CompareReport, files: Fi
         offset = first + _first_difference(units, twin_units) if first == twin_first else first
         where = twin.file_of(offset) if twin is not None else f"{theirs.name}: no such queue"
         report.add(
-            Fault(
-                queue.file_of(offset),
-                offset,
-                f"queue {queue.topic}/{queue.queue_id}: unit {offset} is not that of {where}",
-            )
+            queue.file_of(offset),
+            offset,
+            f"queue {queue.topic}/{queue.queue_id}: unit {offset} is not that of {where}",
         )
     for twin in others.values():
         first, units = _units(twin, report)
         if len(units):
             report.add(
-                Fault(
-                    twin.file_of(first),
-                    first,
-                    f"queue {twin.topic}/{twin.queue_id}: unit {first} is not in {mine.name}",
-                )
+                twin.file_of(first),
+                first,
+                f"queue {twin.topic}/{twin.queue_id}: unit {first} is not in {mine.name}",
             )
 
 
@@ -233,12 +213,10 @@ def _compare_indexes(mine: _Side, theirs: _Side, report: CompareReport, files: F
         if len(missing):
             physical, key_hash = missing[0].item()
             report.add(
-                Fault(
-                    str(StorePaths(side.geometry.config.directory).index),
-                    physical,
-                    f"there is no entry with hash {key_hash} for the record at offset {physical}, "
-                    f"the other store has one ({len(missing)} such entries)",
-                )
+                StorePaths(side.geometry.config.directory).index,
+                physical,
+                f"there is no entry with hash {key_hash} for the record at offset {physical}, "
+                f"the other store has one ({len(missing)} such entries)",
             )
 
 

@@ -8,7 +8,9 @@ message that an operator wants to save, and a dump beside a running node would t
 that the node reads.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from ..disk.file_system import FileSystem
@@ -34,12 +36,29 @@ class Fault:
 
 
 @dataclass(slots=True)
-class VerifyReport:
-    """What was looked at and what was found; `faults` are the first ones, the log's before those
-    of what is derived from it. `light_queues` are those that the log names in a store that has
-    none: its broker did not keep them. `finished` False: what was found ended the check.
-    `log_is_whole` False: the log itself has a fault, does not end in zeros, or has a queue that
-    began again."""
+class FaultReport:
+    """What a tool found: the first faults, and notes about what is no fault."""
+
+    notes: list[str] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+
+    @property
+    def holds(self) -> bool:
+        return not self.faults
+
+    def add(self, file: object, position: int, reason: str) -> None:
+        self.add_faults([Fault(str(file), position, reason)])
+
+    def add_faults(self, faults: Iterable[Fault]) -> None:
+        self.faults += islice(faults, max(MAX_FAULTS - len(self.faults), 0))
+
+
+@dataclass(slots=True)
+class VerifyReport(FaultReport):
+    """What verify looked at; the log's faults come before those of what is derived from it.
+    `light_queues` are those that the log names in a store that has none: its broker did not keep
+    them. `finished` False: a fault ended the check. `log_is_whole` False: the log itself has a
+    fault, does not end in zeros, or has a queue that began again."""
 
     log_start: int = 0
     log_end: int = 0
@@ -51,16 +70,6 @@ class VerifyReport:
     finished: bool = True
     log_is_whole: bool = True
     light_queues: set[str] = field(default_factory=set)
-    notes: list[str] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
-
-    @property
-    def holds(self) -> bool:
-        return not self.faults
-
-    def add(self, fault: Fault) -> None:
-        if len(self.faults) < MAX_FAULTS:
-            self.faults.append(fault)
 
 
 @dataclass(frozen=True, slots=True)

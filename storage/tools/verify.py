@@ -69,9 +69,7 @@ EXTENDED_QUEUES = "consumequeue_ext"
 
 
 def verify(
-    config: StoreConfig,
-    files: FileSystem | None = None,
-    progress: Progress | None = None,
+    config: StoreConfig, files: FileSystem | None = None, progress: Progress | None = None
 ) -> VerifyReport:
     """Check the whole store; `progress(bytes done, bytes in all)` is called now and then.
 
@@ -144,10 +142,7 @@ class _Verification:
             durable = max(durable, self._point.flushed)
         report.log_start = self._log.start
         scanner = LogScanner(
-            self._log,
-            self._log.start,
-            durable=min(durable, self._log.end),
-            check_property_crc=True,
+            self._log, self._log.start, durable=min(durable, self._log.end), check_property_crc=True
         )
         for part in scanner:
             self._part(part)
@@ -180,13 +175,8 @@ class _Verification:
         self._check_ends()
         self._check_beginning()
         self._index.finish(scanner.end)
-        for fault in small_faults(
-            self._paths,
-            self._files,
-            newest_time=self._newest_time,
-            log_end=scanner.end,
-        ):
-            report.add(fault)
+        times = {"newest_time": self._newest_time, "log_end": scanner.end}
+        report.add_faults(small_faults(self._paths, self._files, **times))
         if self._extended:
             report.notes.append(
                 f"{counted(self._extended, 'queue unit')} with the tags code in consumequeue_ext, "
@@ -242,11 +232,7 @@ class _Verification:
             )
 
     def _check_queue(
-        self,
-        topic: str,
-        queue_id: int,
-        offsets: NDArray[np.int64],
-        wanted_units: NDArray[np.void],
+        self, topic: str, queue_id: int, offsets: NDArray[np.int64], wanted_units: NDArray[np.void]
     ) -> None:
         queue = self._queues.get((topic, queue_id))
         if queue is None and topic.startswith(LIGHT_PREFIX) and not self._keeps_light:
@@ -289,12 +275,10 @@ class _Verification:
             physical = int(wanted_units["physical_offset"][step])
             self._report.log_is_whole = False
             self._report.add(
-                Fault(
-                    str(self._log_file(physical)),
-                    physical,
-                    f"offset {physical}: the record is number {int(offsets[step])} of queue "
-                    f"{name}, {wanted} is next",
-                )
+                self._log_file(physical),
+                physical,
+                f"offset {physical}: the record is number {int(offsets[step])} of queue "
+                f"{name}, {wanted} is next",
             )
         self._next[topic, queue_id] = int(offsets[-1]) + 1
         units = queue.read(first, count) if queue is not None else wanted_units[:0]
@@ -365,8 +349,7 @@ class _Verification:
                 continue
             faults += [fault for _, fault in unmatched]
         of_index, self._report.faults = self._report.faults, []
-        for fault in (*faults, *of_index):
-            self._report.add(fault)
+        self._report.add_faults((*faults, *of_index))
         for (topic, queue_id), offset in sorted(self._begun_again.items()):
             self._report.notes.append(
                 f"queue {topic}/{queue_id} began again at offset {offset} of the log: its topic "
@@ -394,12 +377,10 @@ class _Verification:
                 if size == PRE_BLANK_SIZE or physical < self._report.log_start:
                     continue
                 self._report.add(
-                    Fault(
-                        queue.file_of(offset),
-                        offset,
-                        f"queue {key[0]}/{key[1]}: unit {offset} points to offset {physical}, "
-                        "where the log has no such record",
-                    )
+                    queue.file_of(offset),
+                    offset,
+                    f"queue {key[0]}/{key[1]}: unit {offset} points to offset {physical}, "
+                    "where the log has no such record",
                 )
                 break
 

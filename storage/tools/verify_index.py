@@ -22,7 +22,7 @@ from ..disk.file_system import FileSystem
 from ..inspect.geometry import Geometry
 from ..inspect.index_files import IndexEntries, read_index_file
 from ..log.log_scanner import ScanPart
-from .faults import Fault, VerifyReport
+from .faults import VerifyReport
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class IndexCheck:
     def _load(self, entries: IndexEntries) -> None:
         for fault in (entries.header_fault(), entries.chain_fault()):
             if fault is not None:
-                self._report.add(Fault(str(entries.path), 0, fault))
+                self._report.add(entries.path, 0, fault)
         self._report.index_entries += entries.count
         physical = entries.entries["physical_offset"].astype(np.int64)
         order = np.argsort(physical, kind="stable")
@@ -94,12 +94,10 @@ class IndexCheck:
             file, number = where[int(np.flatnonzero(pairs == pair)[0])]
             physical = int(columns.physical_offset[pair >> 31])
             self._report.add(
-                Fault(
-                    file,
-                    number,
-                    f"entry {number} has hash {pair & 0x7FFFFFFF} for offset {physical}, "
-                    "whose record has no such key",
-                )
+                file,
+                number,
+                f"entry {number} has hash {pair & 0x7FFFFFFF} for offset {physical}, "
+                "whose record has no such key",
             )
         wanted = self._without_unkept_tags(wanted, pairs, columns, part, delay_levels)
         missing = np.setdiff1d(wanted, pairs)
@@ -107,12 +105,10 @@ class IndexCheck:
         for pair in missing[:1].tolist():
             physical = int(columns.physical_offset[pair >> 31])
             self._report.add(
-                Fault(
-                    self._file_for(physical).path,
-                    -1,
-                    f"there is no entry with hash {pair & 0x7FFFFFFF} for the record at offset "
-                    f"{physical}",
-                )
+                self._file_for(physical).path,
+                -1,
+                f"there is no entry with hash {pair & 0x7FFFFFFF} for the record at offset "
+                f"{physical}",
             )
         self._check_times(columns, part)
 
@@ -172,13 +168,11 @@ class IndexCheck:
             for row in np.flatnonzero(wrong)[:1].tolist():
                 number = int(file.numbers[begin + row])
                 self._report.add(
-                    Fault(
-                        file.path,
-                        number,
-                        f"entry {number} says {int(file.seconds[begin + row])} s after the file's "
-                        f"begin; the record at offset {int(starts[records[row]])} was stored "
-                        f"{int(wanted[row])} s after it",
-                    )
+                    file.path,
+                    number,
+                    f"entry {number} says {int(file.seconds[begin + row])} s after the file's "
+                    f"begin; the record at offset {int(starts[records[row]])} was stored "
+                    f"{int(wanted[row])} s after it",
                 )
 
     def _check_header_mss(
@@ -192,12 +186,10 @@ class IndexCheck:
         ):
             for time in times[(numbers == number) & (times != header_ms)].tolist():
                 self._report.add(
-                    Fault(
-                        file.path,
-                        0,
-                        f"its header says that its entries {name} at {header_ms}; the record of "
-                        f"entry {number} was stored at {time}",
-                    )
+                    file.path,
+                    0,
+                    f"its header says that its entries {name} at {header_ms}; the record of "
+                    f"entry {number} was stored at {time}",
                 )
 
     def _pairs(
@@ -221,11 +213,9 @@ class IndexCheck:
                 number = int(file.numbers[begin + stray])
                 offset = int(file.physical[begin + stray])
                 self._report.add(
-                    Fault(
-                        file.path,
-                        number,
-                        f"entry {number} points to offset {offset}, where no record starts",
-                    )
+                    file.path,
+                    number,
+                    f"entry {number} points to offset {offset}, where no record starts",
                 )
             pairs.append(records[exact] << 31 | file.hashes[begin:end][exact])
             where += [(file.path, each) for each in file.numbers[begin:end][exact].tolist()]
@@ -238,12 +228,10 @@ class IndexCheck:
             if beyond < len(file.physical):
                 number = int(file.numbers[beyond])
                 self._report.add(
-                    Fault(
-                        file.path,
-                        number,
-                        f"entry {number} points to offset {int(file.physical[beyond])}, "
-                        f"the log ends at {log_end}",
-                    )
+                    file.path,
+                    number,
+                    f"entry {number} points to offset {int(file.physical[beyond])}, "
+                    f"the log ends at {log_end}",
                 )
 
 

@@ -9,7 +9,6 @@ from fakes.stores import CONFIG, DIRECTORY, Bench
 from tandemlog_server.storage.config import FlushMode, StoreConfig
 from tandemlog_server.storage.errors import StoreClosedError, StoreError, StoreLockedError
 from tandemlog_server.storage.message_store import MessageStore
-from tandemlog_server.storage.store_parts import close_parts
 
 
 def test_a_clean_stop_leaves_nothing_to_do() -> None:
@@ -45,7 +44,7 @@ def test_a_part_that_cannot_be_closed_leaves_the_others_closed(name: str) -> Non
     before = bench.files.open_handles
     bench.files.fail("close", name=f"/store/{name}")
     with pytest.raises(StoreError, match=f"/store/{name}"):
-        close_parts(bench.store._parts)
+        bench.store._parts.close()
     lock, stuck = 1, 1
     assert before > lock + stuck == bench.files.open_handles
     with pytest.raises(StoreClosedError):

@@ -227,7 +227,7 @@ def test_what_was_dropped_is_out_of_range_but_views_stay(log: Log) -> None:
     with pytest.raises(OffsetOutOfRangeError):
         log.log.read(0, 10)
     with pytest.raises(OffsetOutOfRangeError):
-        log.log._reader._view(file, 0, 10)  # found before it went
+        log.log._view(file, 0, 10)  # found before it went
 
 
 # -- raw append

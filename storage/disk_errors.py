@@ -1,10 +1,10 @@
 """The error for a write that the disk refuses.
 
     ENOSPC, EDQUOT    DiskFullError: free some space, then it continues
-    EMFILE, ENFILE    StoreBusyError: no descriptor is free now, which says nothing of the disk
+    EMFILE, ENFILE    StoreBusyError: no descriptor is free now; the disk may be fine
     anything else     StoreReadOnlyError
 
-A failed fsync is none of these: see FlushFailedError and decision 0007.
+A failed fsync is different: see FlushFailedError and decision 0007.
 """
 
 import errno

@@ -1,14 +1,13 @@
 """Makes the next log file before it is needed, in a thread of its own.
 
     log directory     000...0  000...1      files in use
-    spare directory   spare.new             posix_fallocated, zero, fsynced; renamed when taken
+    spare directory   spare.new             posix_fallocated, zero, fsynced; renamed when used
 
-A spare stays outside the log directory until it is taken, so a crash in the middle of allocating
-never leaves a file of the wrong length where RocketMQ or tandemlog would refuse it, and a clean
-close leaves nothing behind. If the log is on its own disk, a spare from elsewhere cannot be renamed
-into it: then spares are created on that disk, in a folder that RocketMQ 5.1.4 and later skip. Files
-are allocated with posix_fallocate, not sparse: a full disk then raises ENOSPC here, instead of a
-SIGBUS or a failed write in the middle of an append.
+A spare stays outside the log directory until it is used, so a crash while allocating never leaves a
+file of the wrong length where RocketMQ or tandemlog would refuse it. If the log is on its own disk,
+a spare from elsewhere cannot be renamed into it: then spares are created on that disk, in a folder
+that RocketMQ 5.1.4 and later skip. Files are allocated with posix_fallocate, not sparse: a full
+disk then raises ENOSPC here, instead of a SIGBUS or a failed write in the middle of an append.
 
 `create` puts the spare in place; without one it allocates on the spot. A failure in the background
 is only logged: `create` tries again and raises DiskFullError, so a full disk heals by itself.
@@ -63,11 +62,11 @@ class FileAllocator:
         self._thread: threading.Thread | None = None
 
     def open(self) -> None:
-        """Remove what an earlier process left half made."""
+        """Remove spares that an earlier process left."""
         remove_spares(self._files, *self._directories)
 
     def start(self) -> None:
-        """Start the background thread; without it every file is made when it is taken."""
+        """Start the background thread; without it every file is made when it is needed."""
         self._thread = threading.Thread(target=self._run, name="log-allocator", daemon=True)
         self._thread.start()
 
@@ -93,7 +92,7 @@ class FileAllocator:
                 raise refusal(f"cannot create log file {target.name}", error) from error
 
     def resize(self, size: int) -> None:
-        """New files have `size` bytes from now on; a spare of the old size goes."""
+        """New files have `size` bytes from now on; a spare of the old size is removed."""
         with self._lock:
             self._size = size
             self._ready = self._asked = False
@@ -170,14 +169,14 @@ class FileAllocator:
         try:
             self._files.lock_memory(view)
         except OSError as error:
-            # faster or not, the file is as good as any: RLIMIT_MEMLOCK is the usual reason
+            # it is only slower; RLIMIT_MEMLOCK is the usual reason
             logger.warning("log file not locked in memory: size=%d error=%s", self._size, error)
             return
         self._locked.append(view)
 
 
 def remove_spares(files: FileSystem, spare_directory: Path, log_directory: Path) -> None:
-    """Remove what an earlier process left: on a full disk it is all the room that there is."""
+    """Remove what an earlier process left: on a full disk there may be no other room."""
     folder = log_directory / SPARE_FOLDER
     for spare in (spare_directory / SPARE_NAME, folder / SPARE_NAME):
         if files.status(spare) is not None:

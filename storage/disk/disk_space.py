@@ -2,7 +2,7 @@
 
     small files   session.json, abort, recovery.json, replication.json, epochFileCheckpoint, ...:
                   a few kB each, replaced by a whole new one beside the old
-    big files     of log and index: they are given their disk space before they are used
+    big files     of log and index: their disk space is allocated before they are used
     queue units   a few bytes at a time, but without end: what is not dispatched yet
 
 A big file must leave some space: it is refused before the disk is asked, because asking can do
@@ -31,18 +31,18 @@ logger = logging.getLogger(__name__)
 
 SPARED_BYTES = 2 << 20
 RESERVE_BYTES = 1 << 20
-# so little that it does not count where retention looks at how full the disk is, in percent
+# so little that it does not change the percentage by which retention decides
 RESERVE_SHARE = 1000
 ASKED_BYTES = 1 << 20
 """The disk is asked again after this many bytes."""
 
 
 def preallocate_big(files: FileSystem, handle: int, path: Path, size: int) -> None:
-    """Give the new file at `path` disk space for `size` bytes, all zero. Raises OSError: ENOSPC,
-    and nothing is taken even for a moment, where less than SPARED_BYTES would be left (of a
-    smaller file, its size)."""
+    """Allocate `size` zero bytes for the new file at `path`. Raises OSError: ENOSPC, before
+    anything is allocated, where less than SPARED_BYTES (for a smaller file: its size) would be
+    left."""
     use = files.disk_usage(path.parent)
-    # some network file systems say nothing of their size
+    # some network file systems do not report their size
     if use.total and use.free < size + min(size, SPARED_BYTES):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
     files.preallocate(handle, size)
@@ -62,7 +62,7 @@ class RoomForUnits:
         self._left = 0
 
     def claim(self, size: int) -> None:
-        """Before `size` bytes are written, which may be spread over one more page. Raises OSError:
+        """Call before `size` bytes are written, which may touch one more page. Raises OSError:
         ENOSPC where less than a reserve would be left free."""
         size += PAGE
         if size > self._left:
@@ -73,8 +73,8 @@ class RoomForUnits:
         try:
             use = self._files.disk_usage(self._path)
         except FileNotFoundError:
-            return size  # it is made with the first file
-        # some network file systems say nothing of their size
+            return size  # it is created with the first file
+        # some network file systems do not report their size
         if not use.total:
             return ASKED_BYTES
         room = use.free - reserve_size(use)
@@ -91,8 +91,8 @@ class Reserve:
         self._files = files
 
     def release(self) -> bool:
-        """Before an open writes: remove the reserve where there is less room than it has; whether
-        it was. Raises OSError."""
+        """Before an open writes: remove the reserve if less space is free than it has; returns
+        whether it was removed. Raises OSError."""
         files = self._files
         status = files.status(self.path)
         if status is None or files.disk_usage(self.path.parent).free >= status.size:
@@ -107,8 +107,8 @@ class Reserve:
         return True
 
     def restore(self) -> None:
-        """Make it where it is missing and there is room for it twice. Raises OSError, and leaves
-        nothing then."""
+        """Create it if it is missing and there is room for it twice. Raises OSError; no file is
+        left then."""
         files = self._files
         if files.status(self.path) is not None:
             return

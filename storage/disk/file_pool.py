@@ -85,8 +85,8 @@ class FilePool:
             self._release(path, entry, dirty=True)
 
     def create(self, path: str, size: int) -> None:
-        """Make the file with its full length, sparse and zero; durable after `sync`. One that was
-        left there is made empty: what it holds is stale."""
+        """Make the file with its full length, sparse and zero; durable after `sync`. A file that is
+        there already is stale and becomes empty."""
         where = Path(path)
         with self._making:
             new = self._make_directory(where.parent)
@@ -138,9 +138,9 @@ class FilePool:
     def sync(self) -> None:
         """Make everything written, created and deleted before this call durable.
 
-        Raises FlushFailedError if an fsync fails; what was not synced is then forgotten,
-        because a second one may report success although the kernel has dropped the
-        pages. Raises OSError if a file cannot be opened, and knows what is left to sync.
+        Raises FlushFailedError if an fsync fails; what was not synced is then forgotten, because a
+        second one may report success although the kernel has dropped the pages. Raises OSError if a
+        file cannot be opened; the next call continues with what is left.
         """
         if self._failure is not None:
             raise self._failure.with_traceback(None)
@@ -167,8 +167,8 @@ class FilePool:
 
     def close(self) -> None:
         """Close the descriptors not in use; later calls open them again. Raises StoreError if a
-        file cannot be closed, after all the others: never again, its number may be another's by
-        then."""
+        file cannot be closed, after all the others. That close is not repeated: its number may
+        belong to another file by then."""
         faults = []
         with self._lock:
             for path in [path for path, entry in self._open.items() if entry[1] == 0]:
@@ -181,8 +181,8 @@ class FilePool:
             raise faults[0]
 
     def _make_directory(self, directory: Path) -> list[Path]:
-        """Returns the directories in which a name is new: this one, and those above that were
-        made for it, up to one that was there."""
+        """Returns the directories in which a name is new: this one, and the parents that were
+        created for it, up to one that existed."""
         new = [directory]
         while self.files.status(new[-1]) is None:
             new.append(new[-1].parent)
@@ -252,7 +252,7 @@ class FilePool:
 
 
 def remove_drafts(files: FileSystem, *directories: Path) -> None:
-    """Remove what a process that was killed has left half made."""
+    """Remove drafts that a killed process left."""
     for directory in directories:
         if files.status(directory / DRAFT_NAME) is not None:
             files.unlink(directory / DRAFT_NAME)

@@ -3,13 +3,14 @@
 The store takes a `FileSystem`, so that a test can fail a call, cut a write short or lose
 what was never fsynced. The rules that both implementations keep:
 
-    pwrite writes all or raises; after a raise a part may be there written data is durable after
-    fdatasync(handle); a created, renamed or deleted name only after fsync_directory of the
-    directory that holds it a map shows what pwrite writes; it stays valid after close(handle) and
-    unlink, until its last view is gone; a mapped file must not be shortened touching a page of a
-    map that the disk cannot give ends the process (SIGBUS): prefault comes before, and raises where
-    a read would have a failed fdatasync must never be repeated in the hope that it works: the
-    kernel may have dropped the pages that it could not write
+    pwrite      writes all or raises; after a raise a part may be there
+    durable     data after fdatasync(handle); a created, renamed or deleted name after
+                fsync_directory of its directory
+    map         shows what pwrite writes; it stays valid after close(handle) and unlink until its
+                last view is gone; a mapped file must not be shortened
+    prefault    before a page of a map is touched: if the disk cannot read it, that would end the
+                process (SIGBUS), where prefault raises
+    fdatasync   is never repeated after a failure: the kernel may have dropped the pages
 
 Errors are OSError with the errno of the call; the store gives them meaning.
 """
@@ -56,8 +57,8 @@ class FileSystem(Protocol):
     """What the store needs of a disk; see the module's rules. Handles are plain ints."""
 
     def open(self, path: Path, *, create: bool = False, write: bool = True) -> int:
-        """Open for reading, and writing unless told not to; `create` makes it where missing. Only
-        a regular file is opened, nothing that would wait (a FIFO) or has no bytes of its own."""
+        """Open for reading, and with `write` for writing; `create` makes it where missing. Only a
+        regular file is opened, nothing that would wait (a FIFO) or has no bytes of its own."""
         ...
 
     def close(self, handle: int) -> None: ...
@@ -89,12 +90,12 @@ class FileSystem(Protocol):
     def fsync_directory(self, path: Path) -> None: ...
 
     def sync_all(self, path: Path) -> None:
-        """Make every file and name on the disk that holds `path` durable, by one call: for
-        thousands of small files. What it reports is only whether all went well."""
+        """Make every file and name on the disk that holds `path` durable with one call, for
+        thousands of small files. An error does not say which file failed."""
         ...
 
     def drop_cache(self, handle: int) -> None:
-        """Let the next reads of the file ask the disk; what is not yet written stays."""
+        """Drop the clean pages of the file, so that the next reads come from the disk."""
         ...
 
     def boot_id(self) -> str:
@@ -107,8 +108,8 @@ class FileSystem(Protocol):
         ...
 
     def prefault(self, view: memoryview, parts: Iterable[Part] | None = None) -> None:
-        """Have the pages under a view of a map, or under these parts of it, in memory; while the
-        disk reads, other threads run. Raises OSError (EIO) if it cannot give one."""
+        """Bring the pages under a view of a map, or under these parts of it, into memory; while the
+        disk reads, other threads run. Raises OSError (EIO) for a page that cannot be read."""
         ...
 
     def in_memory(self, view: memoryview) -> bool:
@@ -162,14 +163,14 @@ class FileSystem(Protocol):
         ...
 
     def lock_directory(self, path: Path) -> Callable[[], None] | None:
-        """Take the exclusive lock of a folder (flock), without waiting, and return what gives it
-        back; None if another process has it. It ends with the process. A file system that has no
-        such locks gives one that keeps no process out."""
+        """Take the exclusive lock of a folder (flock), without waiting, and return the function
+        that releases it; None if another process has it. It ends with the process. On a file system
+        without such locks it excludes no one."""
         ...
 
     def lock_holder(self, handle: int, offset: int, size: int) -> int | None:
-        """The process whose record lock stands in the way of `lock_range`, 0 if it is not known
-        which; None if none does. Takes nothing, and does not see the own process's locks."""
+        """The process that holds the record lock which `lock_range` would take, 0 if it is not
+        known which; None if it is free. Takes no lock, and does not see this process's own."""
         ...
 
 
@@ -199,10 +200,10 @@ def zero_by_writing(files: FileSystem, handle: int, offset: int, size: int) -> N
 
 
 def make_sparse(files: FileSystem, draft: Path, target: Path, size: int) -> None:
-    """A file of `size` zero bytes that take no disk space, at `target`: it gets its name when it
-    has its length, so there is never one of length 0, with which a broker does not start. What
-    was there is replaced. `draft` is on the same disk, in a folder that is there; durable after an
-    fsync of the file and of the target's folder."""
+    """Put a file of `size` zero bytes that take no disk space at `target`, in place of what is
+    there. It gets its name when it has its length, because a broker does not start with a file of
+    length 0. `draft` is on the same disk, in a folder that exists; durable after an fsync of the
+    file and of the target's folder."""
     handle = files.open(draft, create=True)
     try:
         if files.size(handle):

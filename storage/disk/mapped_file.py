@@ -41,8 +41,8 @@ from .file_system import Buffer, FileSystem
 CHUNK_BITS: Final = 20
 CHUNK: Final = 1 << CHUNK_BITS
 OUT_OF_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
-"""The process or the machine is short of something. Every other error of an open or a map (EIO, a
-file that is gone, became a folder or may not be read) is about the file."""
+"""The process or the machine lacks something. Every other error of an open or a map (EIO, a file
+that is missing, became a folder or may not be read) is about the file."""
 
 
 class Residency:
@@ -104,8 +104,8 @@ class MappedFile:
         return self.base + self.size
 
     def open(self) -> None:
-        """Have the descriptor for a write that comes next, and keep it until that is synced. Raises
-        OSError; nothing is written then."""
+        """Open the descriptor for the next write, and keep it until that is synced. Raises OSError
+        before anything is written."""
         self._acquire(writes=True)
         self._release()
 
@@ -135,7 +135,7 @@ class MappedFile:
         return view
 
     def span(self, position: int, size: int) -> memoryview:
-        """As `view`, but of it only what `prefault` was called for may be looked at."""
+        """As `view`, but only the parts for which `prefault` was called may be read."""
         mapped = self._map
         if mapped is None:
             mapped = self._open_map()
@@ -155,11 +155,11 @@ class MappedFile:
         return True
 
     def prefault(self, position: int, size: int) -> None:
-        """Have these bytes in memory, as far as the file has them. Raises UnreadableError."""
+        """Bring these bytes into memory, as far as the file has them. Raises UnreadableError."""
         self.view(position, max(min(size, self.size - position), 0))
 
     def prefault_parts(self, begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
-        """Have many stretches i8[n] in memory. Raises UnreadableError."""
+        """Bring many stretches i8[n] into memory. Raises UnreadableError."""
         whole, ends = self.span(0, self.size), begins + lengths
         long = lengths > CHUNK
         for part in np.flatnonzero(long).tolist():
@@ -167,8 +167,8 @@ class MappedFile:
         unseen = np.flatnonzero(self._there.missing(begins, ends) & ~long)
         if not len(unseen):
             return
-        # At the end of a log, the rest of a chunk is not written yet: what is asked for lies side
-        # by side, and one question for all of it costs as much as for one record.
+        # At the end of a log the chunk is not full yet: the parts lie side by side, and one
+        # question for all of them costs as much as for one record.
         first, last = int(begins[unseen].min()), int(ends[unseen].max())
         if last - first <= CHUNK and self.in_memory(first, last - first):
             return
@@ -217,8 +217,8 @@ class MappedFile:
             self._release()
 
     def release(self) -> None:
-        """Give the map back, and the descriptor unless what was written through it waits for its
-        fdatasync; the next use opens them again."""
+        """Release the map, and the descriptor unless a write through it waits for its fdatasync;
+        the next use opens them again."""
         with self._lock:
             self._map = None
             if not self._unsynced:
@@ -255,7 +255,7 @@ class MappedFile:
                 self._release()
         except OSError as error:
             if error.errno in OUT_OF_ROOM:
-                raise  # the process is short of something; the file may be whole
+                raise  # the process lacks something; the file may be whole
             reason = str(error.strerror)
             raise UnreadableError(str(self.path), 0, self.size, reason) from error
 

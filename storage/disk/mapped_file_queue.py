@@ -147,14 +147,14 @@ class MappedFileQueue:
     def truncate_after(self, offset: int) -> list[Path]:
         """Delete the files that start after `offset`, newest first; returns which.
 
-        The file that holds `offset` keeps its bytes: making them invalid is the owner's part.
+        The file that holds `offset` keeps its bytes: the owner has to clear them.
         """
         return self._delete(tuple(file for file in reversed(self.files) if file.base > offset))
 
     def drop_before(self, offset: int) -> list[Path]:
         """Delete the files that end at or before `offset`, oldest first, never the last one.
 
-        Raises OSError; those that are left are in the row then.
+        Raises OSError; the files not deleted stay in the row.
         """
         return self._delete(tuple(file for file in self.files[:-1] if file.end <= offset))
 
@@ -167,7 +167,7 @@ class MappedFileQueue:
         return self._delete(tuple(reversed(self.files)), move_to)
 
     def release(self) -> None:
-        """Give back descriptors and maps; the next use opens them again."""
+        """Release descriptors and maps; the next use opens them again."""
         for file in self.files:
             file.release()
 
@@ -253,7 +253,7 @@ class MappedFileQueue:
         )
 
     def _drop_empty(self, path: Path) -> None:
-        """A crash while the newest file was made leaves it without a length."""
+        """A crash while the newest file was created leaves it with length 0."""
         logger.warning("newest file is empty and ignored: %s", path)
         if not self._read_only:
             self._disk.unlink(path)
@@ -279,7 +279,7 @@ def move_file(files: FileSystem, path: Path, move_to: Path) -> Path:
 def file_size_of(entries: list[tuple[int, Path, int]]) -> int:
     """The one length of all files (base, path, length); StoreLayoutError if they disagree.
 
-    The first file's length counts, unless it cannot be right and the next file's start tells it.
+    The first file's length counts, unless the next file's start contradicts it and fits all others.
     """
     base, path, size = entries[0]
     if len(entries) > 1:

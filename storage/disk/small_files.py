@@ -29,8 +29,8 @@ def write_small(files: FileSystem, path: Path, data: Buffer) -> None:
 def replace_with_backup(
     files: FileSystem, path: Path, data: Buffer, *, keep_backup: bool = False
 ) -> None:
-    """As write_small, and what was there before becomes `.bak`, unless that is to stay: where what
-    was there is damaged, it is the only copy until this has returned."""
+    """As write_small, and the old content becomes `.bak`; with `keep_backup` the old `.bak` stays,
+    because the old content is damaged and `.bak` is the only copy until this returns."""
     files.make_directory(path.parent)
     old = None if keep_backup else read_small(files, path)
     if old:

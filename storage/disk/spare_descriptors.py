@@ -1,13 +1,13 @@
 """Descriptors that a process keeps, so that its store can open a file when none is left.
 
     kept   [ ][ ][ ][ ]     each holds /dev/null open
-    open fails for want of one ─▶ close one of these, try again
-    the store closes a file    ─▶ as many are opened again as are missing
+    open fails because none is left  ─▶ close one of these, try again
+    the store closes a file          ─▶ as many are opened again as are missing
 
 Connections have bounds that leave enough for the store (node/process/machine_bounds.py). But they
-are accepted by libraries, and a log that cannot continue because of them is the worst outcome. A
-descriptor that is given up here may be taken by another thread before the store comes to it, so
-there are several. Thread-safe; empty until `keep` is called, which a node does for its process.
+are accepted by libraries, and a log that cannot continue because of them is the worst outcome.
+Another thread may take a descriptor that is closed here before the store opens its file, so there
+are several. Thread-safe; empty until `keep` is called, which a node does for its process.
 """
 
 import errno
@@ -34,8 +34,7 @@ class SpareDescriptors:
         return len(self._kept)
 
     def keep(self, count: int) -> None:
-        """Have `count` of them from now on, as far as there are; fewer than before are given
-        back."""
+        """Keep `count` of them from now on, as far as there are; close those above that."""
         with self._lock:
             self._wanted = count
             while len(self._kept) > count:
@@ -52,7 +51,7 @@ class SpareDescriptors:
                     raise
 
     def refill(self) -> None:
-        """Have again what was given up, if that can be."""
+        """Open again those that were given up, as far as that is possible."""
         with self._lock, suppress(OSError):
             while len(self._kept) < self._wanted:
                 self._kept.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))

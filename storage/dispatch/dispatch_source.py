@@ -45,8 +45,8 @@ class LogPort(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LostRecord:
-    """A damaged record of which it is still known what number it had in which queue, when it was
-    stored (ms), and the producer's mark in it, empty for none."""
+    """A damaged record that still tells its queue, its number there, its store time (ms) and its
+    producer's mark (empty if it has none)."""
 
     topic: str
     queue_id: int
@@ -90,8 +90,8 @@ class DispatchSource:
         self.index = index
         self.index_tags = index_tags
         self._delay_levels = delay_levels
-        # few new ones come, and every batch has all: to look at each every time would cost more
-        # than its queues do
+        # the same topics come in every batch: checking each of them every time would cost more than
+        # their queues do
         self._sound_topics: set[str] = set()
         # topics whose records go into no queue here
         self.without_queues: Callable[[], frozenset[str]] = frozenset
@@ -107,9 +107,9 @@ class DispatchSource:
     ) -> DispatchBatch:
         """The next records from `start` on, all of them end at or before `limit`.
 
-        `end` equals `start` where the limit, or what is readable, stands inside a record. `index`
-        and `index_tags` override what the source was made with. Raises CorruptStoreError if no
-        record stands at `start`, OffsetOutOfRangeError outside the log.
+        `end` equals `start` where the limit, or what is readable, ends inside a record. `index` and
+        `index_tags` override those of the source. Raises CorruptStoreError if no record begins at
+        `start`, OffsetOutOfRangeError outside the log.
         """
         base, window = self._window(start, limit, max_bytes)
         walked, headers = walk_strict(
@@ -166,8 +166,8 @@ class DispatchSource:
         raise self._damage(offset, f"topic: {topic!r} is not a valid folder name")
 
     def count_records(self, start: int, end: int) -> tuple[int, int]:
-        """How many records begin in start .. end-1, and the store time (ms) of the last one, 0
-        if there is none; `start` is the start of one. What retention has dropped holds none."""
+        """How many records begin in start .. end-1, and the store time (ms) of the last one; 0 and
+        0 for a part that retention has dropped. A record begins at `start`."""
         count = store_timestamp = 0
         if start < self.log.min_offset:
             return count, store_timestamp
@@ -208,7 +208,7 @@ class DispatchSource:
         return start - start % size, self.log.read(start, max(min(max_bytes, limit - start), 0))
 
     def _check_stop(self, walked: WalkResult, start: int) -> None:
-        """Bytes that are no record are an error when it is their turn, not before."""
+        """Bytes that are not a record are an error only where the batch would begin with them."""
         if walked.count or walked.stop not in (
             StopReason.ZEROS, StopReason.TORN, StopReason.CORRUPT,
         ):  # fmt: skip

@@ -3,8 +3,8 @@
 A damaged record stops dispatch: a master must not skip anything silently. But below the position
 that was durable when the store was opened, or that was dispatched before, the records after the
 damage were acknowledged, and withholding all of them because of one would lose more. There dispatch
-skips the damage, records it in `passed` and logs it. The queue gets pre-blank units in place of
-its records, as soon as a later record or what is left of the damaged one tells their numbers.
+skips the damage, records it in `passed` and logs it. The queue gets pre-blank units in place of the
+damaged records, as soon as a later record or the rest of the damaged one tells their numbers.
 """
 
 import logging
@@ -61,7 +61,7 @@ class MendingSource(DispatchSource):
             property_crc=property_crc,
         )
         self.durable = self.whole = 0
-        # where the last damage ends that a master has announced, until the store vouches for more
+        # where the last damage ends that a master has announced, until more is known to be durable
         self.announced = 0
         self._dispatched = dispatched
         self.passed: dict[int, Damage] = {}
@@ -109,7 +109,7 @@ class MendingSource(DispatchSource):
         return count, store_timestamp
 
     def pass_over(self, start: int, end: int) -> None:
-        """The master whose log this one follows has no record in start .. end-1 either."""
+        """The log of this node's master has no record in start .. end-1 either."""
         damage = Damage(start, end, "commitlog", "the master's log has no record there")
         logger.error("damaged bytes of the log are skipped: %s", damage)
         self.passed[start] = damage
@@ -118,20 +118,20 @@ class MendingSource(DispatchSource):
         self.announced = max(self.announced, end)
 
     def trust(self, end: int, damages: Iterable[Damage]) -> None:
-        """All of the log below `end`, where a record ends, is durable; this is damaged in it."""
+        """The log is durable below `end`, where a record ends, but for these damages."""
         self.durable = self.whole = end
         self.passed |= {damage.start: damage for damage in damages if damage.end <= end}
 
     def cut(self, end: int) -> None:
-        """The log was cut at `end`: what comes there was never looked at."""
+        """The log was cut at `end`: nothing is known of the bytes that come there."""
         self.durable = min(self.durable, end)
         if end < self.whole:
             self.whole = 0
         self.passed = {at: damage for at, damage in self.passed.items() if damage.end <= end}
 
     def _lost(self, start: int, end: int) -> LostRecord | None:
-        """What the bytes start..end still say, if they are one record and its head alone is bad,
-        one length in it, or its body, as dispatch finds with property_crc."""
+        """What the bytes start..end still say, if they are one record of which only the head, one
+        length or the body is damaged (dispatch notices the last with property_crc)."""
         if end - start > MAX_TAIL or start // self.log.file_size != (end - 1) // self.log.file_size:
             return None
         data = bytes(self.log.view(start, end - start))
@@ -159,10 +159,10 @@ class MendingSource(DispatchSource):
         try:
             return super().batch(start, end, index=False).end == start
         except CorruptStoreError:
-            return True  # what it would end beside is no record either
+            return True  # nothing else there is a record either
 
     def _behind(self, start: int, file: str, reason: str) -> int | None:
-        """Where the next record stands behind damage at `start`; None if none is to be had."""
+        """Where the next record begins behind damage at `start`; None if dispatch must stop."""
         around = (each for each in self.passed.values() if each.start <= start < each.end)
         if (inside := next(around, None)) is not None:
             return inside.end

@@ -20,11 +20,10 @@ between two rounds:
     requests   | | | | | | | | | | | |
     rounds     ██······██······██        · until GATHER_S after the round began
 
-A round costs about a millisecond however little it takes, and wakes the long polls that wait for
-it, so a round for each of many small requests would take more of the processor than the messages
-do. A message is in its queue GATHER_S later than without this, at most. After a round of less than
-FEW_BYTES, and after a pause, the next one begins at once. Nor does dispatch wait that is behind:
-with MANY_BYTES left a round is worth its cost.
+A round costs about a millisecond however little it dispatches, and wakes waiting long polls, so a
+round for each of many small requests would cost more than the messages do. This delays a message by
+GATHER_S at most. After a round of less than FEW_BYTES, and after a pause, the next one begins at
+once; so it does with MANY_BYTES left.
 """
 
 import logging
@@ -128,10 +127,9 @@ class ReputService:
         """Dispatch one batch to all dispatchers that have not had it, and one to those that lag;
         nothing beyond log offset `limit` (default: what is confirmed).
 
-        Returns how many bytes of log were gone through, 0 when all is done. Raises
-        CorruptStoreError if the log has no record; DiskFullError if a queue has no space,
-        UnreadableError or StoreError if the disk does not give or take bytes: the next call
-        then tries again.
+        Returns how many bytes of log were processed, 0 when all is done. Raises CorruptStoreError
+        if the log has no record; DiskFullError if a queue has no space, UnreadableError or
+        StoreError if the disk cannot read or write: the next call then tries again.
         """
         with self._lock:
             if self.failure is not None:
@@ -142,8 +140,8 @@ class ReputService:
     def run_to(
         self, limit: int | None = None, progress: Callable[[int], None] | None = None
     ) -> int:
-        """run_once until all is done; returns the position reached. calls `progress(bytes)` after
-        every step with the bytes of log processed in it."""
+        """run_once until all is done; returns the position reached. Calls `progress(bytes)` after
+        each step, with the bytes of log that it processed."""
         while step := self.run_once(limit):
             if progress is not None:
                 progress(step)
@@ -166,7 +164,7 @@ class ReputService:
             self.reputed.retreat(min(self.reputed.value, log_offset))
 
     def try_again(self) -> None:
-        """Skip the damage that has stopped dispatch from now on."""
+        """Forget the damage that has stopped dispatch: it is skipped from now on."""
         with self._lock:
             if isinstance(self.failure, CorruptStoreError):
                 self._heal()
@@ -194,7 +192,7 @@ class ReputService:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread after the batch that it is at; nothing where it does not run."""
+        """End the thread after its current batch, if it runs."""
         self._stopping.set()
         self._wake.set()
         if self._stop_listening is not None:
@@ -205,7 +203,7 @@ class ReputService:
             self._thread = None
 
     def wake(self) -> None:
-        """Look for work now: after a change that `confirmed` does not tell."""
+        """Look for work now, after a change other than of `confirmed`."""
         self._wake.set()
 
     def _run(self) -> None:
@@ -242,7 +240,7 @@ class ReputService:
             self._stopping.wait(wait_s)
 
     def _wait_out(self, fault: StoreError) -> None:
-        """Nothing is lost by waiting: who puts is held back by the distance (ReputPacing)."""
+        """Nothing is lost by waiting: puts are held back by the distance (ReputPacing)."""
         if self.trouble is None or str(self.trouble) != str(fault):
             logger.error("dispatch is waiting: reputed=%d %s", self.reputed.value, fault)
         self.trouble = fault

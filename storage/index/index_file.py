@@ -11,8 +11,8 @@ in a copy in memory, and `write_back`, the first step of a flush, writes its cha
 
 So the file can be repaired after a crash at any point, and a full disk (with copy on write even for
 a page that already has space) is an error of a write. (Through a shared map it would be a signal
-that kills the process.) A batch touches nearly every page of a large table, and a second of batches
-no more than that.
+that kills the process.) One batch touches nearly every page of a large table, so writing them back
+once a second costs no more than for one batch.
 
 Slots and `previous` follow from the hashes and the order of the entries: if they cannot be trusted,
 they are rebuilt from those.
@@ -104,8 +104,8 @@ class IndexFile:
         self.header = replace(header, next_entry=min(header.next_entry, self.entries))
 
     def write_header(self, before: IndexHeader) -> None:
-        """The header of a new file after one that ends as `before` does: RocketMQ carries the end
-        over, and the first entry's time is measured from there. Raises OSError."""
+        """The header of a new file behind one with the header `before`: as in RocketMQ it begins
+        with that one's end, from which the first entry's time is measured. Raises OSError."""
         with self._publishing:
             self._publish(
                 IndexHeader(
@@ -196,8 +196,8 @@ class IndexFile:
         return np.frombuffer(self._read(first, last), dtype=ENTRY_DTYPE)
 
     def first_at_or_after(self, log_offset: int) -> int:
-        """The first entry whose record begins at or after `log_offset`; next_entry where there is
-        none. Entries that a crash left zero count as beyond."""
+        """The first entry whose record begins at or after `log_offset`, else next_entry. Entries
+        that a crash left zero count as beyond."""
         low, high = 1, self.header.next_entry
         while low < high:
             middle = (low + high) // 2
@@ -209,9 +209,9 @@ class IndexFile:
         return low
 
     def cut(self, next_entry: int, end_timestamp: int) -> None:
-        """Remove entry `next_entry` and all after it; at least one must be left, whose record's
-        store time is `end_timestamp`. Chains and slots are right afterwards if the entries that
-        are left are, whatever state the removed ones were in. Raises OSError."""
+        """Remove entry `next_entry` and all after it. At least one stays, and the store time of the
+        last one's record is `end_timestamp`. Slots and chains are right afterwards if those of the
+        entries that stay are, whatever the removed ones hold. Raises OSError."""
         table = self.open_table()
         stale = np.flatnonzero((table >= next_entry) | (table < 0))
         newest = self._held_before(table, stale, next_entry)
@@ -230,7 +230,7 @@ class IndexFile:
                 )
             )
         self.write_back()
-        # Entries of another time must not be taken for those that will stand here.
+        # Old entries must not be taken for those that will be written here.
         for first in range(next_entry, min(end, self.entries), CHUNK_ENTRIES):
             last = min(first + CHUNK_ENTRIES, end, self.entries)
             self._pool.write(
@@ -238,7 +238,7 @@ class IndexFile:
             )
 
     def rebuild_chains(self) -> int:
-        """Make slots and chains again from hashes and order of all entries; returns how many
+        """Rebuild slots and chains from the hashes and the order of all entries; returns how many
         entries and slots were wrong. Raises OSError."""
         table = self.open_table()
         fresh = np.zeros(self.slots, dtype=np.int32)
@@ -261,8 +261,8 @@ class IndexFile:
         return wrong
 
     def write_back(self) -> None:
-        """Write what has changed of header and slots to the file; durable after a sync of the
-        pool. Raises OSError, and knows what is left to write."""
+        """Write the changed pages of header and slots to the file; durable after a sync of the
+        pool. Raises OSError; the next call writes what is left."""
         with self._writing:
             self._write_back()
 
@@ -294,13 +294,13 @@ class IndexFile:
 
     @property
     def is_written_back(self) -> bool:
-        """Whether the file has all that header and slots are in memory."""
+        """Whether the file has header and slots as they are in memory."""
         with self._publishing:
             return not self._changed.any()
 
     def release(self) -> None:
-        """Give the memory back; the next insert reads the table again. What was not written back
-        is as if it had never been."""
+        """Release the memory; the next insert reads the table again. What was not written back is
+        lost."""
         self._table = None
         self._head = None
         self._changed[:] = False
@@ -337,7 +337,7 @@ class IndexFile:
     def _held_before(
         self, table: NDArray[np.int32], slots: NDArray[np.int64], next_entry: int
     ) -> NDArray[np.int32]:
-        """What these slots, which point to `next_entry` or later ones, held before that."""
+        """What these slots, which point to `next_entry` or later entries, held before."""
         newest = table[slots].astype(np.int64)
         last = int(newest.max(initial=0)) + 1
         followed = None
@@ -347,8 +347,8 @@ class IndexFile:
         return self._newest_of(slots, next_entry) if followed is None else followed
 
     def _newest_of(self, slots: NDArray[np.int64], next_entry: int) -> NDArray[np.int32]:
-        """The newest entry below `next_entry` of each slot, by reading all of them: where a chain
-        is broken, or too much goes."""
+        """The newest entry below `next_entry` of each slot, by reading all entries: for a broken
+        chain, or when too many entries are removed."""
         newest = np.zeros(self.slots, dtype=np.int32)
         for first in range(1, next_entry, CHUNK_ENTRIES):
             last = min(first + CHUNK_ENTRIES, next_entry)
@@ -366,9 +366,9 @@ class IndexFile:
 def create_index_file(
     path: Path, workshop: Path, pool: FilePool, slots: int, entries: int, before: IndexHeader
 ) -> IndexFile:
-    """A new, empty file after one that ends as `before` does. It is made in the directory
-    `workshop`, or beside its place where that is on a disk of its own, and moved there when it is
-    whole. Raises OSError (ENOSPC), and nothing is left behind then."""
+    """A new, empty file behind one with the header `before`. It is created in the directory
+    `workshop`, or beside its place if that is on another disk, and moved when it is complete.
+    Raises OSError (ENOSPC); no file is left then."""
     files, size = pool.files, index_file_size(slots, entries)
     files.make_directory(workshop)
     files.make_directory(path.parent)
@@ -384,8 +384,8 @@ def create_index_file(
     try:
         file.write_header(before)
     except OSError:
-        # the next try makes another file of this name: a descriptor of this one must not get
-        # what is written to that
+        # the next try creates another file of this name: what is written to that must not go to a
+        # descriptor of this one
         with suppress(OSError):
             pool.delete(str(path))
         raise

@@ -99,9 +99,9 @@ class IndexService:
         store_timestamp: NDArray[np.int64],
         end_offset: int,
     ) -> None:
-        """Take the entries of the records between `next_offset` and `end_offset`, in log order;
-        those of records before are skipped. A full disk sets `stopped` and raises nothing;
-        StoreError if a file cannot be written."""
+        """Append the entries of the records between `next_offset` and `end_offset`, in log order;
+        those of earlier records are skipped. A full disk sets `stopped`; raises StoreError if a
+        file cannot be written otherwise."""
         if self.stopped is not None:
             return
         self._end_truncation()
@@ -128,7 +128,7 @@ class IndexService:
             self.next_offset = max(self.next_offset, end_offset)
 
     def resume(self) -> bool:
-        """Try again after a full disk: True if the index takes entries (again)."""
+        """Try again after a full disk: True if the index accepts entries again."""
         self.stopped = None
         with self._lock:
             try:
@@ -187,7 +187,7 @@ class IndexService:
                     str(file.path), 0, "the file is missing: rebuild the index"
                 ) from None
         except (OSError, struct.error, ValueError) as error:
-            # the last two: of bytes that are fewer than they must be, as of a file that was cut
+            # the last two: the file was cut and has too few bytes
             raise CorruptStoreError(
                 str(file.path), 0, f"it cannot be read ({error}): rebuild the index"
             ) from error
@@ -196,8 +196,8 @@ class IndexService:
 
     def flush(self) -> int:
         """Fsync everything and note how far it goes; returns the log offset below which the index
-        is durable. Raises FlushFailedError if an fsync fails, else what `refusal` makes of it:
-        then it may be tried again."""
+        is durable. Raises FlushFailedError if an fsync fails, DiskFullError, StoreBusyError or
+        StoreReadOnlyError if nothing was fsynced: then it may be tried again."""
         self._end_truncation()
         with self._flushing:
             while True:
@@ -233,8 +233,8 @@ class IndexService:
     def truncate(self, log_offset: int) -> None:
         """Remove every entry of a record that begins at or after `log_offset`, durably.
 
-        Raises StoreError if a file cannot be written, FlushFailedError if the fsync failed.
-        What is removed by half is ended before anything else is inserted or vouched for.
+        Raises StoreError if a file cannot be written, FlushFailedError if the fsync failed. An
+        unfinished truncation is completed before the next insert or flush.
         """
         with self._flushing, self._lock:
             self._generation += 1
@@ -252,17 +252,17 @@ class IndexService:
                 raise StoreError(f"the index could not be truncated: {error}") from error
             self._unfinished = None
             self._generation += 1
-        # The log grows again from here: the state of before would vouch for other records.
+        # The log grows again from here: the old state would speak for other records.
         self.flush()
 
     def _end_truncation(self) -> None:
-        """Of a truncation that the disk has broken off, the rest. Raises as `truncate` does."""
+        """Complete a truncation that a disk error interrupted. Raises as `truncate` does."""
         unfinished = self._unfinished
         if unfinished is not None:
             self.truncate(unfinished)
 
     def _left_below(self, log_offset: int) -> IndexState:
-        """What is left when the entries of records at or after `log_offset` are gone."""
+        """The state without the entries of records at or after `log_offset`."""
         end = min(self.next_offset, log_offset)
         for file in reversed(self._list):
             if file.header.end_physical_offset < log_offset:
@@ -274,8 +274,8 @@ class IndexService:
         return IndexState(end)
 
     def _vouch_for_less(self, target: IndexState) -> None:
-        """Before anything is removed: a crash in the middle of that must not leave a state which
-        vouches for what is gone already. If the state on disk is older than that, it stays."""
+        """Lower the state on disk before anything is removed: after a crash in the middle it must
+        not claim entries that are gone. An older state stays."""
         if self._saved is not None and self._saved.log_offset <= target.log_offset:
             return
         try:
@@ -307,14 +307,15 @@ class IndexService:
         self._drop(-1)
 
     def mark_all_dirty(self) -> None:
-        """What the files hold may be in the page cache alone, as a process leaves it that was
-        killed: the next flush fsyncs all of them before it vouches for them."""
+        """After a kill the files' content may be in the page cache only: the next flush fsyncs all
+        of them."""
         for file in self._list:
             self._pool.mark_dirty(str(file.path))
 
     def remake_newest(self, log_start: int) -> None:
-        """Nothing of the newest file holds: continue where the one before ends, which was full and
-        fsynced; its last record may have continued in the one that is gone. Raises OSError."""
+        """Drop the newest file, which is wrong from its first entry on, and continue where the one
+        before ends, which was full and fsynced; its last record may have had entries in both.
+        Raises OSError."""
         self.drop_newest()
         before = self.newest
         self.next_offset = log_start
@@ -334,8 +335,8 @@ class IndexService:
         return deleted
 
     def _drop(self, at: int) -> None:
-        """Delete a file, which queries do not come to any more. One that the disk does not let go
-        is in the list again: left out, it would come back in the middle of it at the next open."""
+        """Delete a file, first from the list for queries. If the disk refuses, it is listed again:
+        otherwise it would reappear in the middle of the list at the next open."""
         before = self._list
         self._list = [file for file in before if file is not before[at]]
         try:
@@ -403,10 +404,10 @@ class IndexService:
         return file
 
     def _write_header(self, file: IndexFile) -> None:
-        """Write its first header, which needs the end of the file before: known only now where both
-        were made for one batch. The file before is written back first. Else a killed process may
-        leave a file with a header behind one without, and RocketMQ, which takes each file by the
-        times in its header, would keep the first and miss the entries of the second."""
+        """Write the file's first header, which has the end of the file before: known only now where
+        both were created for one batch. The file before is written back first. Otherwise a killed
+        process may leave a file with a header behind one without, and RocketMQ, which judges each
+        file by the times in its header, would keep the first and miss the second's entries."""
         at = self._list.index(file)
         before = IndexHeader()
         if at > 0:

@@ -1,16 +1,17 @@
 """Restores what the slots of an index file held before its last entries, by following the chains
 back.
 
-    slot ──▶ 9 ──▶ 7 ──▶ 3 ──▶ ...      entries from 5 on go: 7 is the chain's first of them,
-                                        and what stands before it, 3, is what the slot held
+    slot ──▶ 9 ──▶ 7 ──▶ 3 ──▶ ...      entries from 5 on are removed: 7 is the first of them in
+                                        this chain, and its previous one, 3, is what the slot held
 
 All chains are handled at once, in time that grows with the entries and not with the length of a
 chain: if all records have one tag, one chain has every entry. All values are checked, since a power
-failure leaves slots and entries of different moments. The entries that go are whole chains when
+failure leaves slots and entries of different moments. The chains of the removed entries are whole
+if
 
-    each stands after an older entry of its slot, after which no other one stands,
-    one in each slot stands after an entry that stays (or none): it is that chain's first,
-    and the one of a slot after which none stands is the one that the slot points to.
+    each names an older entry of its slot as previous, and no two name the same one,
+    one in each slot names an entry that stays (or none): it is the chain's first removed one,
+    and the one that no other names is the one that the slot points to.
 """
 
 import numpy as np

@@ -24,7 +24,7 @@ from ..disk.file_system import Buffer
 from ..errors import CorruptStoreError, MissingFileError, StoreLayoutError
 
 UNREADABLE = (errno.EIO, errno.EBADMSG, errno.EUCLEAN)
-"""What a disk says that has a file and does not give its bytes."""
+"""Errors of a disk that cannot read the bytes of a file."""
 
 
 class ConsumeQueue:
@@ -119,8 +119,8 @@ class ConsumeQueue:
 
     def read(self, queue_offset: int, count: int) -> NDArray[np.void]:
         """UNIT_DTYPE[count]: units that were written. Raises CorruptStoreError if a file of
-        the queue is missing or too short, or the disk does not give it: a queue can be rebuilt
-        from the log, so it is damage like any other."""
+        the queue is missing, too short or unreadable: a queue can be rebuilt from the log, so that
+        is damage like any other."""
         position = queue_offset * UNIT_SIZE
         size = count * UNIT_SIZE
         base = position - position % self.file_size
@@ -147,8 +147,8 @@ class ConsumeQueue:
             self._disk.shorten(self.file(self.last), position - self.last, self.file_size)
 
     def drop_first(self) -> None:
-        """Delete the first file; never called for the last one. Raises OSError: it is still the
-        first then, or the next one would go and leave a gap."""
+        """Delete the first file; never called for the last one. Raises OSError; it is still the
+        first then, or deleting the next one would leave a gap."""
         self._disk.delete(self.file(self.first))
         self.first += self.file_size
 

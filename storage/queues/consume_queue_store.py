@@ -1,4 +1,4 @@
-"""All consume queues of a store: which units they take, what is durable, what is cut.
+"""All consume queues of a store: which units they accept, what is durable, what is cut.
 
 A batch from reput goes into the tail rows of all its queues with a handful of array operations
 (queue_units.py). A queue is written to its file when its row is full, or by `flush`, which then
@@ -54,7 +54,7 @@ class ConsumeQueueStore:
         memory_bytes: int = MEMORY_BYTES,
         workshop: Path | None = None,
     ) -> None:
-        """`workshop`: where files are made before they get their names."""
+        """`workshop`: where files are created before they get their names."""
         self.directory, self.file_size = directory, file_size
         # every unit of the log below this position is in the queues
         self.next_offset = 0
@@ -93,16 +93,16 @@ class ConsumeQueueStore:
         return self._units.ends[: self._table.count].copy()
 
     def next_offsets(self) -> NDArray[np.int64]:
-        """i8[table.count]: the least that the next record of every queue gets, by what is
-        dispatched: its end, or where it is damaged the end that it will have at least."""
+        """i8[table.count]: the number that the next record of every queue gets at least, by what is
+        dispatched: the queue's end, or for a damaged one its floor."""
         following = self.ends()
         for dense in self.mender.damaged:
             following[dense] = max(int(following[dense]), self.floors.of(dense))
         return following
 
     def idle(self, log_offset: int) -> dict[int, int]:
-        """dense -> end of the queues of which no record lies at or after `log_offset`, nor will
-        one below their end; of a damaged queue the least end, since the real one is unknown."""
+        """dense -> end of the queues that have no record at or after `log_offset`; for a damaged
+        queue its floor, since its end is unknown."""
         with self._lock:
             ends = self.next_offsets()
             without = self._units.last_physical[: len(ends)] < log_offset
@@ -112,8 +112,8 @@ class ConsumeQueueStore:
             }
 
     def set_empty_ends(self, numbers: Mapping[int, int]) -> None:
-        """These queues stand at these numbers (dense -> queue offset), which the log does not tell
-        any more. Those that have units, or are damaged, take it as a floor."""
+        """Set the ends of queues without units (dense -> queue offset), which the log no longer
+        tells. For queues that have units, or are damaged, they are floors."""
         with self._lock, Change(self._units):
             self.floors.begins.update(numbers)
             for dense, number in numbers.items():
@@ -166,8 +166,8 @@ class ConsumeQueueStore:
 
     def read(self, dense: int, queue_offset: int, count: int) -> NDArray[np.void]:
         """UNIT_DTYPE: units from `queue_offset` on, at most `count`; none beyond the end, and none
-        if their file is deleted. Raises StoreBusyError for a damaged queue, which one becomes
-        here where a file is missing or too short."""
+        if their file is deleted. Raises StoreBusyError for a damaged queue; a missing or short file
+        makes it one."""
         self.mender.check_whole(dense)
         try:
             return self._units.read(dense, queue_offset, count)
@@ -240,24 +240,22 @@ class ConsumeQueueStore:
             return touched
 
     def keep_number(self, dense: int, queue_offset: int) -> None:
-        """The record of that number is damaged: the next one of the queue gets another. Nothing
-        where it is not the next of its queue, whose number then tells itself, or is not right.
-        Raises as `append` does."""
+        """The record of that number is damaged: skip the number if it is the queue's next one.
+        Otherwise later records tell. Raises as `append` does."""
         with self._lock:
             whole = dense >= 0 and dense not in self.mender.damaged
             if whole and int(self._units.ends[dense]) == queue_offset:
                 self.mender.raise_to(dense, queue_offset + 1)
 
     def contradict(self, dense: int, reason: str) -> None:
-        """A reader has found a unit that is not of its record: no more units for this queue, and
-        no reads, until it is rebuilt. One of the two is wrong: the numbers that the queue had
-        tell the rebuild which records are to be doubted."""
+        """A reader found a unit that does not fit its record: mark the queue damaged. The numbers
+        that it had tell the rebuild which records to doubt."""
         with self._lock:
             self.mender.contradict(dense, reason, self.next_offset)
 
     def mark_damaged(self, dense: int, reason: str, end: int = 0) -> None:
-        """Take no more units for this queue and refuse reads until it is rebuilt; it will not
-        end below where it does now, nor below `end`."""
+        """Accept no units for this queue and refuse reads until it is rebuilt; it will not end
+        below where it does now, nor below `end`."""
         with self._lock:
             self.mender.mark_damaged(dense, reason, end)
 
@@ -265,7 +263,7 @@ class ConsumeQueueStore:
         """Drop all units of these queues; they stay unreadable until rebuild_end.
 
         Raises the first fault as a StoreError if files could not be deleted, after all the
-        others: what they hold would come back among the new ones.
+        others: their units would reappear among the new ones.
         """
         with self._lock, Change(self._units):
             listed = list(queues)
@@ -285,8 +283,8 @@ class ConsumeQueueStore:
             self._append(dense, queue_offsets, units, queues)
 
     def rebuild_end(self, queues: Iterable[int]) -> None:
-        """These queues are whole again. One that had come further than the log can tell, since its
-        last records are damaged or expired, ends where it did. Raises as `append` does."""
+        """These queues are whole again. One whose last records are damaged or expired ends where it
+        did before. Raises as `append` does."""
         with self._lock:
             self.mender.healed(queues)
 
@@ -335,8 +333,8 @@ class ConsumeQueueStore:
         """Remove every unit whose record begins at or after `log_offset`; durable with flush. A
         queue of which a file is missing is damaged.
 
-        Raises the first fault as a StoreError if files could not be cut, after all the others:
-        their queues are damaged then too, and nothing else is left to be removed.
+        Raises the first fault as a StoreError if files could not be cut, after all the others;
+        their queues are damaged then too.
         """
         faults: list[StoreError] = []
         with self._lock, Change(self._units):
@@ -429,9 +427,9 @@ class ConsumeQueueStore:
             self.mender.note_loaded(dense)
 
     def drop_deleted(self, is_deleted: Callable[[str], bool]) -> list[str]:
-        """Remove queues of a broker's topics that are gone, as far as its files tell: they had no
-        files, and their topic `is_deleted`, or its other queues were found begun again and all
-        records of these are older. Returns their names. Raises as `rebuild_begin` does."""
+        """Remove queues of topics that a broker has deleted, as far as its files tell: the queue
+        had no files, and its topic `is_deleted`, or the topic's other queues began again and all
+        records of this one are older. Returns their names. Raises as `rebuild_begin` does."""
         with self._lock:
             deleted = self.mender.deleted_queues(is_deleted)
             self.delete(deleted)

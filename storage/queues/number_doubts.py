@@ -1,4 +1,4 @@
-"""Is the number that a record says it has to be believed, when its queue is rebuilt?
+"""Whether to believe the number that a record gives itself, when its queue is rebuilt.
 
     numbers   0 1 2 7 4 5      7 is damaged: what follows continues as if it were 3
     numbers   0 1 2 7 8 9      3 to 6 are missing: their records are damaged, or gone
@@ -29,8 +29,8 @@ from tandemlog.format.constants import MIN_RECORD_SIZE
 
 @dataclass(frozen=True, slots=True)
 class HeldNumbers:
-    """What a queue held when it was found damaged: `first` .. `end`-1, of the records that begin
-    below `log_offset`. Its files may have been wrong as well: this is evidence, and no proof."""
+    """The numbers that a queue had when it was found damaged: `first` .. `end`-1, of the records
+    below `log_offset`. Its files may have been wrong too: this is evidence, not proof."""
 
     first: int
     end: int
@@ -42,14 +42,14 @@ class HeldNumbers:
 
 
 def is_impossible(number: int, physical_offset: int) -> bool:
-    """Whether no record there can have that number: a queue counts from 0, and the records before
-    it had to lie somewhere below."""
+    """Whether no record there can have that number: a queue counts from 0, and all earlier records
+    must fit below."""
     return number < 0 or number * MIN_RECORD_SIZE > physical_offset
 
 
 def is_undecided(numbers: NDArray[np.int64], physical: NDArray[np.int64], expected: int) -> bool:
-    """Whether more records of the queue have to be seen before `is_stray` can judge the first of
-    these, with the same `expected`."""
+    """Whether `is_stray` needs more records of the queue to judge the first of these, with the same
+    `expected`."""
     number, following = int(numbers[0]), numbers[1 : 1 + NUMBERS_LOOKED_AT]
     if number <= expected or is_impossible(number, int(physical[0])):
         return False
@@ -68,9 +68,9 @@ def is_stray(
     before: int,
     evidence: HeldNumbers | None = None,
 ) -> bool:
-    """Whether the first of these records of one queue, in the order of the log, has another number
-    than it says. `expected` is the next number of the queue, -1 for any; `before`, where the
-    record before it lies in the log, -1 for not known; `evidence`, what the queue had before."""
+    """Whether the first of these records of one queue, in the order of the log, has a wrong number.
+    `expected` is the next number of the queue, -1 for any; `before` the log offset of the record
+    before it, -1 for not known; `evidence` what the queue had before."""
     number, place = int(numbers[0]), int(physical[0])
     following = numbers[1 : 1 + NUMBERS_LOOKED_AT]
     if number == expected:
@@ -99,8 +99,8 @@ def is_stray(
 def following_number(
     numbers: NDArray[np.int64], physical: NDArray[np.int64], expected: int, before: int
 ) -> int:
-    """What the record after these of one queue gets, all that there are; `expected` and `before` as
-    for `is_stray`. One with another number than it says had one too."""
+    """The number after all these records of one queue; `expected` and `before` as for `is_stray`. A
+    record with a wrong number counts as well."""
     unknown = 0
     for index, (number, place) in enumerate(zip(numbers.tolist(), physical.tolist(), strict=True)):
         if place <= before:

@@ -1,8 +1,8 @@
 """Numbers that the log no longer contains, and that no queue may use a second time.
 
     log       |begin ................................ end|
-    queue q    no record of it at all                       begins:  q stands at 10, all expired
-    queue r    [r0][r1][xx]  r2 is damaged                  known:   r stood at 3 before it had to
+    queue q    no record of it at all                       begins:  q ended at 10, all expired
+    queue r    [r0][r1][xx]  r2 is damaged                  known:   r ended at 3 before it had to
                                                                      be rebuilt
 
 Both are floors: however little the log contains, the queue does not end below them. If the log has
@@ -12,8 +12,8 @@ more, or something else, the log is right.
              (queue_begins.py); true as long as the log begins there or later
     known    the end of a queue while it is damaged; dropped when dispatched log is truncated: the
              records may have been there
-    held     which numbers a damaged queue had, as long as `known` is known: what a record says
-             that has none of them is doubted (number_doubts.py)
+    held     which numbers a damaged queue had, while `known` is kept: a record with another number
+             is doubted (number_doubts.py)
 """
 
 from collections.abc import Iterable
@@ -34,13 +34,13 @@ class QueueFloors:
         return max(self.begins.get(dense, 0), self._known.get(dense, 0))
 
     def keep(self, dense: int, end: int) -> None:
-        """The queue has come to `end`, and its units are about to go."""
+        """The queue ends at `end`, and its units are about to be removed."""
         if end > self.of(dense):
             self._known[dense] = end
 
     def keep_held(self, dense: int, first: int, end: int, log_offset: int) -> None:
         """The queue has the numbers `first` .. `end`-1 of the records below `log_offset`, and its
-        units are about to go."""
+        units are about to be removed."""
         self.held[dense] = HeldNumbers(first, end, log_offset)
 
     def contradicted(self, dense: int, queue_offset: int) -> None:
@@ -55,7 +55,7 @@ class QueueFloors:
             self._drop(dense)
 
     def cut(self) -> None:
-        """A part of what was dispatched is gone from the log."""
+        """Dispatched records were cut from the log."""
         self._known.clear()
         self.held.clear()
 

@@ -1,11 +1,11 @@
 """Units that do not simply continue their queue, and queues that are not whole.
 
-    what the log gives                       the queue
-    a number below its end                   has the same unit there, or one of a later record, or
+    a number in the log                      the queue
+    below its end                            has the same unit there, or one of a later record, or
                                              begins again with it, or is damaged
-    a number above its end                   is damaged: units are missing
-    the first record of a queue              begins there
-    a number that only a pre-blank holds     makes room: the log is right
+    above its end                            is damaged: units are missing
+    of the first record of a queue           begins there
+    of a pre-blank unit                      drops that unit: the log is right
 
 RocketMQ deletes a queue's files with its topic and counts from 0 when the topic is created again.
 So a broker's log can have a number twice, and the later record is the live one: a record behind all
@@ -42,11 +42,11 @@ from .queue_units import Change, QueueUnits
 logger = logging.getLogger(__name__)
 
 _ASKED: Final = 16
-"""How many of the later units in one run are compared with their records."""
+"""How many later units of one run are compared with their records."""
 
 
 class Records(Protocol):
-    """What the log says of single records."""
+    """What the log says about single records."""
 
     def holds(self, topic: str, queue_id: int, queue_offset: int, unit: tuple[int, int]) -> bool:
         """Whether the record at `unit` (log offset, size) has that number of that queue."""
@@ -80,36 +80,35 @@ class QueueMender:
         self._undecided: dict[int, tuple[NDArray[np.int64], NDArray[np.void]]] = {}
 
     def contradict(self, dense: int, reason: str, log_offset: int) -> None:
-        """A queue that has all its units, of the records below `log_offset`, has one that is not
-        of its record: as `mark_damaged`, and its numbers are remembered for the rebuild."""
+        """A queue with all units of the records below `log_offset` has one that does not fit its
+        record: as `mark_damaged`, and its numbers are remembered for the rebuild."""
         if dense not in self.damaged:
             first, end = self._units.first(dense), int(self._units.ends[dense])
             self.mark_damaged(dense, reason)
             self.floors.keep_held(dense, first, end, log_offset)
 
     def mark_damaged(self, dense: int, reason: str, end: int = 0) -> None:
-        """Take no more units for this queue and refuse reads until it is rebuilt; it will not
-        end below where it does now, nor below `end`."""
+        """See ConsumeQueueStore.mark_damaged."""
         if dense not in self.damaged:
             logger.warning("consume queue %s is damaged: %s", self.name(dense), reason)
             self.damaged = {**self.damaged, dense: reason}
             self.floors.keep(dense, max(end, int(self._units.ends[dense])))
 
     def note_loaded(self, dense: int) -> None:
-        """The queue's units are those that it has on the disk."""
+        """The units of the queue are those that were on the disk at the open."""
         self._loaded.add(dense)
         self.loaded_to = max(self.loaded_to, int(self._units.last_physical[dense]))
 
     def are_behind(self, runs: QueueRuns) -> NDArray[np.bool_]:
-        """Which runs lie in the log behind what their queue has: a queue that was found may have
-        begun again behind them."""
+        """Which runs lie in the log behind their queue's units: a loaded queue may have begun again
+        after earlier records."""
         first_at = runs.cells.view(UNIT_DTYPE)["physical_offset"][runs.starts]
         behind: NDArray[np.bool_] = first_at > self._units.last_physical[runs.queues]
         behind |= self._units.ends[runs.queues] == 0
         return behind
 
     def deleted_queues(self, is_deleted: Callable[[str], bool]) -> list[int]:
-        """See ConsumeQueueStore.drop_deleted; what was found is not told a second time."""
+        """See ConsumeQueueStore.drop_deleted; a second call does not repeat it."""
         deleted, begun, ends = [], self._loaded_begun_again, self._units.ends[: self._table.count]
         for dense in np.flatnonzero(ends).tolist():
             topic, _ = self._table.name(dense)
@@ -120,13 +119,13 @@ class QueueMender:
         return deleted
 
     def rebuild_begin(self, queues: Iterable[int]) -> None:
-        """The units of these queues are about to go, and to come again from the log."""
+        """The units of these queues are about to be removed and read again from the log."""
         for dense in queues:
             self.mark_damaged(dense, "it is being rebuilt")
             self._undecided.pop(dense, None)
 
     def needs_append(self, queues: NDArray[np.int64], remake: frozenset[int]) -> NDArray[np.bool_]:
-        """Which of these queues take nothing without `append`, whatever comes."""
+        """Which of these queues need `append` for whatever comes."""
         return np.isin(queues, list(self._undecided if remake else self.damaged))
 
     def healed(self, queues: Iterable[int]) -> None:
@@ -238,7 +237,7 @@ class QueueMender:
         )
 
     def _begin_again(self, dense: int, queue_offset: int) -> None:
-        """What the queue has from that number on is of records that were deleted."""
+        """Drop the queue's units from that number on: their records were deleted."""
         units = self._units
         logger.info(
             "consume queue %s begins again at number %d: its topic, or its files, were deleted "
@@ -253,8 +252,8 @@ class QueueMender:
                 units.cut(dense, queue_offset)
 
     def _give_way(self, dense: int, first: int) -> None:
-        """The log has a record of number `first` for the queue, and is right: one that has no
-        units begins there, and pre-blank ones that keep numbers back make room."""
+        """The log has a record of number `first` for the queue, and is right: a queue without units
+        begins there, and pre-blank units that reserve the number are dropped."""
         units = self._units
         end = int(units.ends[dense])
         if units.has_no_files(dense):
@@ -268,7 +267,7 @@ class QueueMender:
                 units.cut(dense, first)
 
     def raise_to(self, dense: int, end: int) -> None:
-        """Let the queue end at `end` at least, with nothing in what is added."""
+        """Let the queue end at `end` at least, with pre-blank units."""
         units = self._units
         if int(units.ends[dense]) >= end:
             return
@@ -282,7 +281,7 @@ class QueueMender:
             units.fill(dense, end)
 
     def _remake(self, dense: int, offsets: NDArray[np.int64], cells: NDArray[np.void]) -> bool:
-        """Append whatever numbers the log has, behind those that waited for these."""
+        """Append whatever numbers the log has, after those that waited for these."""
         if dense in self._undecided:
             numbers, waiting = self._undecided[dense]
             offsets = np.concatenate((numbers, offsets))
@@ -293,8 +292,8 @@ class QueueMender:
     def _take_again(
         self, dense: int, offsets: NDArray[np.int64], cells: NDArray[np.void], *, more: bool
     ) -> None:
-        """Rare, so one unit after the other; `more` records of the queue may follow these. Where
-        it raises the same may come again: what is there by then is skipped."""
+        """Unit by unit, as it is rare; `more` records of the queue may follow these. After an error
+        the same may come again: what is there by then is skipped."""
         units = self._units
         evidence = self.floors.held.get(dense)
         physical = cells.view(UNIT_DTYPE)["physical_offset"].astype(np.int64)
@@ -355,9 +354,9 @@ class QueueMender:
         return again
 
     def _agreeing(self, dense: int, offsets: NDArray[np.int64], cells: NDArray[np.void]) -> int:
-        """How many of these, from the first on, the queue needs no more: it holds the same unit, or
-        that of a later record of the same number; those of deleted files count as held where they
-        lie below the first that it has in the log."""
+        """How many of these, from the first on, the queue has already: the same unit, or that of a
+        later record of the same number. Units of deleted files count if their records lie below the
+        first that the queue has."""
         count = len(offsets)
         if not count:
             return 0

@@ -184,7 +184,7 @@ class QueueTable:
         return dense
 
     def _bring_near(self, number: int) -> None:
-        """Out of the dictionary what the run has now."""
+        """Remove from the dictionary what the run holds now."""
         far, length = self._far.get(number, {}), int(self._lengths[number])
         beyond = {queue_id: dense for queue_id, dense in far.items() if queue_id >= length}
         if beyond:

@@ -70,12 +70,12 @@ class QueueUnits:
         return queue
 
     def has_no_files(self, dense: int) -> bool:
-        """Whether the queue has no unit, on disk or in memory, whatever number it stands at."""
+        """Whether the queue has no unit, on disk or in memory, whatever its end."""
         queue = self.queues.get(dense)
         return (queue is None or queue.first < 0) and self.spilled[dense] == self.ends[dense]
 
     def first_physical(self, dense: int) -> int:
-        """Log offset of the first record that the queue has a unit of; 0 if it has none."""
+        """Log offset of the record of the queue's first unit; 0 if it has no unit."""
         first = self.first_at_or_after(dense, 1)
         unit = self.read(dense, first, 1)
         return int(unit["physical_offset"][0]) if len(unit) else 0
@@ -131,9 +131,9 @@ class QueueUnits:
                 return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, dtype=UNIT_DTYPE)
 
     def first_at_or_after(self, dense: int, log_offset: int, low: int = 0) -> int:
-        """The first unit from `low` on whose record begins at or after `log_offset`, pre-blank
-        ones left out; the end of the queue where there is none. Raises CorruptStoreError if the
-        units around it do not point upwards: then one of them has led the search astray."""
+        """The first unit from `low` on whose record begins at or after `log_offset`, pre-blank ones
+        left out, else the end of the queue. Raises CorruptStoreError if the units around it do not
+        point upwards: then one of them has misled the search."""
         high = int(self.ends[dense])
         low = max(low, self.first(dense))
         if not _before(self.read(dense, low, 1), log_offset).any():
@@ -279,7 +279,7 @@ class QueueUnits:
 
     def forget(self, dense: int) -> None:
         """Remove a queue with its files. Raises OSError if one cannot be deleted: its units
-        are gone all the same, and a second call tries the rest again."""
+        are gone in memory, and a second call tries the rest again."""
         with self.file_lock:
             for column in (self.ends, self.spilled, self.last_physical):
                 column[dense] = 0

@@ -174,8 +174,8 @@ def first_queue_offsets(
     counts: NDArray[np.int64],
     next_offsets: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """i8[q]: what the first record of each entry got; -1 if there is none of it, 0 if
-    none of its records is counted."""
+    """i8[q]: the offset of each entry's first record; -1 if the entry has no record, 0 if none of
+    its records is counted."""
     firsts = np.where(counts > 0, next_offsets, -1)
     if int(counts.sum()) != len(queue_indexes):
         present = np.bincount(queue_indexes, minlength=len(counts)) > 0

@@ -65,7 +65,7 @@ _CRC_NAME_START: Final = np.uint64(int.from_bytes(CRC_NAME[:8], sys.byteorder))
 
 @dataclass(frozen=True, slots=True)
 class CheckedBatch:
-    """A batch that holds, and what the check had to compute anyway.
+    """A valid batch, and what the check had to compute anyway.
 
     positions, sizes  i8[n]; `counted` bool[n]: which records get a queue offset (PREPARED and
     ROLLBACK do not), None if all do
@@ -243,8 +243,8 @@ def _first_named(
     data: NDArray[np.uint8], headers: HeaderColumns, *, services: bool
 ) -> tuple[int, int, int]:
     """Indexes of the first record with numbers of light queues among its properties, of the first
-    with a producer's mark that it may not have, and of the first that asks for what is not served;
-    -1 for none."""
+    with a producer's mark where none is allowed, and of the first that asks for a service that is
+    off; -1 for none."""
     if not headers.count:
         return -1, -1, -1
     start, length = int(headers.properties_start[0]), int(headers.properties_length[0])
@@ -275,10 +275,10 @@ def _first_unserved(text: bytes, offsets: NDArray[np.int64]) -> int:
 
 
 def _may_name(data: NDArray[np.uint8], headers: HeaderColumns, *, services: bool) -> bool:
-    """Whether the exact search is needed in the records after the first: one look at rows as wide
-    as the longest properties, which costs half as much as to put the properties end to end, and at
-    times sees too much. The first record is longer, by its mark: with its width each row would
-    reach into the next record, where any two bytes may be."""
+    """Whether the exact search is needed in the records after the first: a search in rows as wide
+    as the longest properties costs half as much as joining the properties, and sometimes finds too
+    much. The first record is longer, by its mark: with its width each row would reach into the next
+    record, where any two bytes may be."""
     starts, lengths = headers.properties_start[1:], headers.properties_length[1:]
     width = int(lengths.max(initial=0))
     if width < len(MARK_NAME):
@@ -346,7 +346,7 @@ def first_difference(
         if longest > width:
             rest = lengths - width
             pairs.append((a[left_starts + rest], b[right_starts + rest]))
-        # Nearly always they are equal, and that is seen soonest in one piece.
+        # They are nearly always equal, which one comparison of all bytes shows soonest.
         unlike = [pair for pair in pairs if pair[0].tobytes() != pair[1].tobytes()]
         return min((_first_unlike(*pair, width) for pair in unlike), default=-1)
     ours, offsets = compact(left, left_starts, lengths)

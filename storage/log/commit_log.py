@@ -62,8 +62,8 @@ logger = logging.getLogger(__name__)
 class CommitLog(LogStages):
     """The log in `config.directory`, opened; see the module.
 
-    Every position stands at the end of the last file until `truncate` (recovery) says where the
-    records end. Raises StoreLayoutError if the files do not fit together.
+    Every position is the end of the last file until recovery calls `truncate` where the records
+    end. Raises StoreLayoutError if the files do not fit together.
     """
 
     def __init__(self, config: StoreConfig, files: FileSystem, clock: Clock) -> None:
@@ -85,7 +85,7 @@ class CommitLog(LogStages):
         super().__init__(mapped, clock, buffered=config.buffered)
         self._store_host = host_bytes(config.store_host)
         self.limits = self._limits()
-        """What `check` holds a client's batch against."""
+        """What `check` compares a client's batch with."""
         self.starts = RecentStarts()
         """Where the records of the last appends begin; not known for raw bytes."""
         self._parts_end = -1
@@ -136,13 +136,12 @@ class CommitLog(LogStages):
         next_queue_offsets: NDArray[np.int64],
         store_timestamp: int,
     ) -> list[AppendSegment]:
-        """Store a client's batch, which `check` has taken, all of it or nothing; returns where it
-        is.
+        """Store a checked batch, all of it or nothing; returns where it is.
 
         `next_queue_offsets` i8[queues]: what the next record of each queue gets, moved behind the
-        batch; `dense` i8[q]: where each entry of the batch's table stands in it, all of them
-        different. Raises StoreBusyError (too much not yet flushed), DiskFullError,
-        StoreReadOnlyError; nothing is stored then.
+        batch; `dense` i8[q]: the index of each entry of the batch's table, all different. Raises
+        StoreBusyError (too much not yet flushed), DiskFullError, StoreReadOnlyError; nothing is
+        stored then.
         """
         data = checked.data
         if data is None:
@@ -179,8 +178,8 @@ class CommitLog(LogStages):
         return next_record(self.mapped, offset, below)
 
     def ends_with_record(self, offset: int) -> bool:
-        """Whether a record is known to end at `offset`, up to where the log was flushed once: not
-        while its last bytes are another node's in any pieces, or it was cut at any place."""
+        """Whether a record is known to end at `offset`, at or below which the log was flushed: not
+        while its last bytes are pieces of another node's log, or it was cut anywhere."""
         return offset > self._parts_end
 
     def judged_whole(self) -> None:
@@ -188,8 +187,8 @@ class CommitLog(LogStages):
         self._parts_end = -1
 
     def append_raw(self, offset: int, data: Buffer, *, whole: bool = False) -> int:
-        """Store bytes of another node's log, which are taken as they are; returns the new end.
-        They are `whole` if a record, or a BLANK, ends with them.
+        """Store bytes of another node's log unchanged; returns the new end. They are `whole` if a
+        record, or a BLANK, ends with them.
 
         `offset` must be where this log ends; one that is empty may begin at the start of any
         file. A chunk never crosses the end of a file. Raises OffsetOutOfRangeError and
@@ -214,8 +213,8 @@ class CommitLog(LogStages):
         return offset + size
 
     def _store(self, plan: AppendPlan, data: NDArray[np.uint8]) -> None:
-        """Write pieces and blanks. The files come first: without room, or a descriptor for each of
-        them, nothing is written."""
+        """Write pieces and blanks. The files are opened first: without room, or a descriptor for
+        each of them, nothing is written."""
         try:
             first = self._mapped.ensure(self.wrote.value)
             last = self._mapped.ensure(plan.end - 1)
@@ -266,7 +265,8 @@ class CommitLog(LogStages):
         self._prepare_next()
 
     def _prepare_next(self) -> None:
-        """Have the next file made once half of this one is used, at once where it is warmed."""
+        """Ask for the next file once half of this one is used, or at once where files are
+        warmed."""
         room = self._mapped.end - self.wrote.value
         if room < self.file_size // 2 or (self._config.warm_up and room <= self.file_size):
             self._allocator.prepare()
@@ -373,7 +373,7 @@ class CommitLog(LogStages):
         return self._mapped.drop_before(min(offset, self.flushed.value))
 
     def close(self) -> None:
-        """Take no more writes and let the files go. Flush first."""
+        """Accept no more writes and close the files. Flush first."""
         with self._write_lock, self.flush_lock:
             if self.failure is None:
                 self.failure = StoreClosedError("the log is closed")

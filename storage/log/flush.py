@@ -8,8 +8,8 @@
     buffered mode has a commit stage before it, with the same rule; a flush drives it as well, so
     SYNC works there too
 
-When is a pure function (`flush_due`). A failed fsync ends the service: the log has said so to
-every waiter, and takes no more writes.
+`flush_due` decides when. A failed fsync ends the service: the log has told every waiter, and
+accepts no more writes.
 """
 
 import logging
@@ -105,7 +105,7 @@ class FlushService:
         self._stages[0].wake.set()
 
     def run_once(self, *, forced: bool = False) -> bool:
-        """Flush if that is due, or `forced`; whether it was done. Raises FlushFailedError."""
+        """Flush if that is due, or `forced`; returns whether it was. Raises FlushFailedError."""
         log, config = self._log, self._config
         start, end = log.flushed.value, log.wrote.value
         sync = config.flush is FlushMode.SYNC

@@ -73,7 +73,8 @@ class LogReader:
             raise
 
     def retry_unreadable(self) -> None:
-        """Forget what can be read again, or is not in the log any more."""
+        """Try again to read what is `unreadable`; forget it if that works, or if it left the
+        log."""
         files = {str(file.path): file for file in self._mapped.files}
         for path, error in list(self._unreadable.items()):
             try:
@@ -86,7 +87,7 @@ class LogReader:
             self._unreadable.pop(path, None)
 
     def in_memory(self, offset: int, max_bytes: int) -> bool:
-        """Whether `read` of these would answer without waiting for the disk."""
+        """Whether `read` of these bytes would not wait for the disk."""
         file = self._mapped.find(offset)
         if file is None:
             return True

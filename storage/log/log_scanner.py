@@ -77,9 +77,9 @@ class ScanPart:
 class LogScanner:
     """Iterate once. While and after it: `end`, `records`, `damages`, `reason`, `at_zeros`.
 
-    `whole` is a log offset at which a record ends; `keep_tail`: a record will begin where `durable`
-    is, whatever lies before it, unless that is the beginning of a record; `stop`: the log has come
-    to that offset, and what lies behind it was never written.
+    `whole` is a log offset at which a record ends; `keep_tail`: a record will begin at `durable`,
+    whatever lies before it, unless that is the beginning of a record; `stop`: the log ends there,
+    and what lies behind it was never written.
 
     `end` is the offset after the last record or BLANK file, `last_record` where the last record
     begins (-1 for none); `reason` says why it ends there and

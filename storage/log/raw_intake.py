@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 FEW_RECORDS = 8
 MAX_RECORD_BYTES = 128 << 20
-"""A record that says it is larger is damage: it would be held back in memory."""
+"""A record of a larger size is damage: it would be held back in memory."""
 
 
 class RawIntake:
@@ -77,7 +77,7 @@ class RawIntake:
             self._judge(offset, view)
 
     def _complete(self, offset: int, view: memoryview) -> int:
-        """Continue with the record that is held back; how many of the bytes belong to it."""
+        """Continue the record that is held back; returns how many of the bytes belong to it."""
         used = 0
         if self._held_bytes < BLANK_SIZE:
             used = min(BLANK_SIZE - self._held_bytes, len(view))
@@ -134,7 +134,7 @@ class RawIntake:
                 self._store_if(offset, view[:good])
                 raise DamagedChunkError(at, f"a BLANK of {size} bytes, {room - good} are left")
             if len(view) < room and size <= MAX_RECORD_BYTES:
-                # whole too: its rest alone would be no record to the next stream
+                # store only all of it: the next stream could not judge its rest alone
                 self._store_if(offset, view[:good])
                 self._hold(view[good:])
                 return
@@ -170,8 +170,8 @@ class RawIntake:
 
 
 def few_records(view: memoryview, offset: int, room: int) -> tuple[int, list[int]]:
-    """Where a few records end and begin, which are valid, each looked at by itself: for a small
-    chunk that takes a tenth of the time of the columns. (0, []) for a chunk of more records."""
+    """Where a few valid records end and begin, decoded one by one: for a small chunk that takes a
+    tenth of the time of the columns. (0, []) for a chunk of more records."""
     if _more_than_few(view):
         return 0, []
     data, position, starts = np.frombuffer(view, np.uint8), 0, list[int]()

@@ -19,8 +19,8 @@ _NONE = np.empty(0, np.int64)
 
 
 class RecentStarts:
-    """Log offsets, ascending; one writer. A reader that moves forward lets go of what lies before
-    it; one that reads elsewhere may find less, and only walks longer."""
+    """Log offsets, ascending; one writer. A reader that moves forward forgets what lies before it;
+    one that reads elsewhere may find fewer, and only walks longer."""
 
     def __init__(self) -> None:
         self._ring: deque[NDArray[np.int64]] = deque()

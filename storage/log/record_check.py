@@ -140,15 +140,15 @@ def _check_sys_flag(sys_flag: int, limits: RecordLimits, index: int) -> None:
 
 
 def may_name_unserved(text: bytes) -> bool:
-    """Whether a search for UNSERVED is needed in these properties: a look for two letters, which
-    the names have and few others, takes a tenth of the time."""
+    """Whether a search for UNSERVED is needed in these properties: looking first for a letter that
+    few other texts have takes a tenth of the time."""
     return (b"M" in text and (b"TIMER_D" in text or b"TRAN_MSG" in text)) or (
         b"L" in text and b"DELAY\x01" in text
     )
 
 
 def unserved_property(properties: bytes) -> str | None:
-    """The first property of a record that asks for what no service here does; None if none does."""
+    """The first property of a record that asks for a service that is off; None if none does."""
     if not may_name_unserved(properties):
         return None
     names = (segment.partition(b"\x01")[0] for segment in properties.split(b"\x02"))

@@ -66,16 +66,16 @@ def _is_record(file: MappedFile, position: int, stop: int) -> bool:
 
 
 def record_view(file: MappedFile, position: int, stop: int | None = None) -> memoryview:
-    """The record at `position` of a file, by the size that it says, or what there is up to `stop`
-    (default: the file's end) where that is none. Raises UnreadableError."""
+    """The record at `position` of a file, of the size in its head; for an impossible size up to a
+    page, not beyond `stop` (default: the file's end). Raises UnreadableError."""
     room = (file.size if stop is None else stop) - position
     size = int.from_bytes(file.view(position, min(4, room)))
     return file.view(position, size if MIN_RECORD_SIZE <= size <= room else min(room, PAGE))
 
 
 def whole_but_for_head(data: bytes, offset: int) -> Record | None:
-    """The record that `data`, at log `offset`, is if its size, magic or physical offset alone are
-    damaged; None if more is."""
+    """The record in `data`, at log `offset`, if only its size, magic or physical offset is damaged;
+    else None."""
     data = _without_blank(data)
     if len(data) < MIN_RECORD_SIZE:
         return None
@@ -92,8 +92,8 @@ def whole_but_for_head(data: bytes, offset: int) -> Record | None:
 
 
 def whole_but_for_body(data: bytes, offset: int) -> Record | None:
-    """The record that `data`, at log `offset`, is if its body or a CRC alone is damaged: nothing
-    vouches for what it says; None if more is."""
+    """The record in `data`, at log `offset`, if only its body or a CRC is damaged: its other fields
+    may be wrong too; else None."""
     data = _without_blank(data)
     try:
         record = decode_record(data, physical_offset=offset, check_crc=False)
@@ -103,8 +103,8 @@ def whole_but_for_body(data: bytes, offset: int) -> Record | None:
 
 
 def whole_but_for_a_length(data: bytes, offset: int) -> Record | None:
-    """The record that `data`, at log `offset`, is if one bit of a length inside it is turned, or of
-    the flags that tell how long its hosts are; None where more is."""
+    """The record in `data`, at log `offset`, if one bit is flipped in one of its lengths, or in the
+    flags that tell how long its hosts are; else None."""
     data = _without_blank(data)
     if len(data) < MIN_RECORD_SIZE or int.from_bytes(data[:MAGIC_OFFSET]) != len(data):
         return None

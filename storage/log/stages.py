@@ -51,8 +51,8 @@ class WriteBuffer:
         return len(self._stretches)
 
     def drain(self, file_size: int) -> Iterator[tuple[int, bytes]]:
-        """(offset, bytes) to write, each within one file; each goes only when the next is asked
-        for, so a write that raises leaves it here."""
+        """(offset, bytes) to write, each within one file; each is removed only when the next is
+        asked for, so a write that raises leaves it here."""
         while self._stretches:
             offset, first = self._stretches[0]
             joined, size = [first], len(first)
@@ -160,7 +160,7 @@ class LogStages(LogReader):
             raise self.failure.with_traceback(None)
 
     def flush_failed(self, call: str, error: OSError) -> StoreError:
-        """What `call`'s failure means: the end of writing, unless it was not tried at all."""
+        """What a failed `call` means: the end of writing, unless it was not even tried."""
         if is_crowded(error):
             return crowded(f"{call} of the log has to wait at {self.flushed.value}", error)
         if error.errno in (errno.EACCES, errno.EPERM):
@@ -179,8 +179,8 @@ class LogStages(LogReader):
         )
 
     def fail(self, failure: StoreError) -> StoreError:
-        """No write is taken any more; returns why, which is the first failure, but a failed fsync
-        before any other: it alone says that nothing may be vouched for."""
+        """Accept no more writes; returns why: the first failure, but a failed fsync before any
+        other, because after that nothing counts as durable."""
         fatal = isinstance(failure, FlushFailedError)
         if self.failure is None or (fatal and not isinstance(self.failure, FlushFailedError)):
             logger.error("the log accepts no more writes: %s", failure)

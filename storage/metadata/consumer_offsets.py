@@ -2,11 +2,11 @@
 
     "offsetTable": {"<topic>@<group>": {<queue id>: <next queue offset to consume>, ...}, ...}
 
-In memory, persisted at an interval and at close, replicated whole. An offset that moves forward
-may be lost with the memory: its messages come again. One that begins a queue of a group, moves back
-or is dropped may not: without it the group would begin where its program says, or continue where it
-was, behind messages that are due to it. So a slave has these durable before it says that it has
-taken a table, and a master saves them at once.
+In memory, persisted at an interval and at close, replicated whole. An offset that moves forward may
+be lost with the memory: its messages come again. One that is new, moves back or is dropped may not:
+without it the group would begin where its program says, or continue where it was, and skip
+messages. So a slave has these durable before it acknowledges a table, and a master saves them at
+once.
 
 These offsets lie outside the log: after a truncation of the log they are clamped to what the queues
 still hold, or consumers would wait for messages with offsets that new messages are about to get.
@@ -69,8 +69,8 @@ class ConsumerOffsets:
         return self._file.found
 
     def check_found(self) -> None:
-        """For a store whose groups had offsets. Raises CorruptStoreError if neither the file nor
-        its .bak has anything: every group would start from nothing."""
+        """For a store whose groups had offsets: raises CorruptStoreError if neither the file nor
+        its .bak has any, because every group would start without them."""
         if not self._file.found:
             raise CorruptStoreError(
                 str(self._file.path), 0, "it and its .bak are missing or empty, but groups had "
@@ -150,10 +150,10 @@ class ConsumerOffsets:
             return dict(self._table.get((topic, group), ()))
 
     def clamp(self, max_offset: Callable[[str, int], int | None]) -> list[ConsumerOffset]:
-        """Lower what lies above `max_offset(topic, queue_id)`; returns what stood before.
+        """Lower what lies above `max_offset(topic, queue_id)`; returns the offsets before.
 
-        A queue for which `max_offset` says None does not exist and is left alone: its topic may
-        have lost its queues permanently, or not have got its first message yet.
+        A queue for which that is None does not exist and is left alone: its topic may have been
+        deleted, or the queue has not had its first message yet.
         """
         changed = []
         with self._lock:
@@ -200,7 +200,7 @@ class ConsumerOffsets:
     def take_rows(
         self, rows: dict[str, object], before: frozenset[tuple[str, str]]
     ) -> frozenset[tuple[str, str]]:
-        """Put the rows of another table, as they stand in its file, in place of the own ones of the
+        """Put the rows of another table, in the form of its file, in place of the own ones of the
         same (topic, group), and drop those of `before` that it no longer has. Returns its pairs."""
         rows_taken = _decode(rows)
         with self._lock:

@@ -37,16 +37,16 @@ class EpochFile:
         self._files = files
         self.table = EpochTable()
         self.note = ""
-        """Where the table is that of the backup, why: the last change may not be in it."""
+        """Why the table is that of the backup, which may lack the last change; else empty."""
         self._only_backup = False
         self._behind = False
-        """Whether the backup is another than the table."""
+        """Whether the backup differs from the table."""
 
     def load(self) -> None:
         """Read the table, or its `.bak` if the file is lost or damaged (then `note` is set).
 
-        Raises CorruptStoreError if a file is there and neither can be read: continuing without
-        its epochs would compare equal with logs that are not.
+        Raises CorruptStoreError if a file is there and neither can be read: without its epochs a
+        different log would count as equal.
         """
         faults = []
         for path in (self.path, backup_of(self.path)):
@@ -84,17 +84,16 @@ class EpochFile:
         self._cut(self.table.truncate_prefix(offset))
 
     def _cut(self, table: EpochTable) -> None:
-        """If nothing is cut, a damaged file stays: it shows that the backup may lack a term, until
-        the caller has checked that and calls `replace`."""
+        """If nothing is cut, a damaged file stays, as it shows that the backup may lack a term,
+        until the caller has checked that and calls `replace`."""
         if table == self.table:
             self._back_up()
         else:
             self.replace(table)
 
     def replace(self, table: EpochTable) -> None:
-        """Persist `table`, then publish it. RocketMQ knows no empty table: no file stands for
-        one, and no backup either, because that would come back. Raises DiskFullError or
-        StoreReadOnlyError, and publishes nothing."""
+        """Persist `table`, then publish it. RocketMQ has no empty table: both files are removed for
+        one. Raises DiskFullError or StoreReadOnlyError, and publishes nothing."""
         if table == self.table and not self._only_backup:
             return
         with refusing(f"{self.path} cannot be written"):
@@ -108,8 +107,8 @@ class EpochFile:
         self._back_up()
 
     def _back_up(self) -> None:
-        """Make the backup the table where it is not. One that the disk does not take costs
-        nothing as long as the file is whole."""
+        """Write the table to the backup if it differs. If the disk refuses, nothing is lost while
+        the file itself is whole."""
         if not self._behind:
             return
         path = backup_of(self.path)

@@ -2,8 +2,8 @@
 
     "groups": {"<group>": {"epoch": n, "members": [...]}, ...}
 
-RocketMQ keeps who consumes in memory, and ignores this file. What a row means is for the node's
-groups; here it is durable, and travels to the slaves as the other tables do.
+RocketMQ keeps members in memory, and ignores this file. The node's groups know what a row means;
+here it is durable, and travels to the slaves as the other tables do.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,9 +23,9 @@ class GroupMembers(JsonTable[None]):
     def update(
         self, rows: Mapping[str, object | None], now_ms: int, allowed: Callable[[], bool]
     ) -> bool:
-        """Put these rows in place of those of the same groups, None to drop one, durably. False,
-        and nothing is changed, if it is not `allowed` (any more): a slave takes the table from its
-        master alone. Raises DiskFullError or StoreReadOnlyError, and changes nothing."""
+        """Replace these groups' rows (None: drop it), durably. False, and nothing is changed, if
+        that is not `allowed` any more: a slave has the table of its master. Raises DiskFullError or
+        StoreReadOnlyError, and changes nothing."""
         with self._lock:
             if not allowed():
                 return False

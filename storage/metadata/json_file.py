@@ -75,13 +75,13 @@ class JsonFile:
         self.document = {}
 
     def replace(self, document: Json) -> None:
-        """Write the document durably, then take it; the old content stays as `.bak`. Raises
+        """Write the document durably, then publish it; the old content stays as `.bak`. Raises
         DiskFullError or StoreReadOnlyError, and changes nothing."""
         with refusing(f"{self.path} cannot be written"):
             data = store_json.dumps(document).encode()
             replace_with_backup(self._files, self.path, data, keep_backup=self._only_backup)
             if not self.found and read_small(self._files, backup_of(self.path)) is None:
-                # the first table too has a copy, or its loss would look like no table
+                # the first table too has a copy: else its loss would look like an empty table
                 write_small(self._files, backup_of(self.path), data)
         self._only_backup, self.found = False, True
         self.document = document
@@ -121,8 +121,8 @@ def table(document: Mapping[str, object], name: str) -> Json:
 
 
 def integer(value: object, default: int) -> int:
-    """`value` as an int of 64 bits; fastjson writes some numbers as text. A number that Java has
-    no long for is no number, as it fits neither the messages to a slave nor a column."""
+    """`value` as an int of 64 bits, else `default`; fastjson writes some numbers as text. A larger
+    number would fit neither the messages to a slave nor a column."""
     if isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and value in _LONGS:

@@ -3,14 +3,14 @@
     {"dataVersion": {...}, "logId": "<16 hex>",
      "terms": {"<epoch>-<start offset>": "<16 hex>", ...}}
 
-The epoch table says where each term begins, the ids here which term it is (log_history.py says
-what for). A master makes the id of a term before its epoch is written. The file travels to the
-slaves as the other tables do, so that each replica gives the same answer; it comes beside the log,
-and until it has come the newest term has no id there, which fits every id. An id belongs to an
-epoch at its place, so that it cannot be taken for that of another term of the same number.
+The epoch table says where each term begins, the ids here which term it is (see log_history.py). A
+master creates the id of a term before it writes the epoch. The file travels to the slaves as the
+other tables do, so that all replicas answer the same; it comes beside the log, and until then the
+newest term has no id there, which matches every id. An id belongs to an epoch and its start, so it
+cannot be taken for that of another term with the same epoch.
 
-Without the file, in a store of RocketMQ or of an older version, nothing but the ids is missing: the
-terms that the log has are known by epoch and start, and the next term has an id.
+Without the file, in a store of RocketMQ or of an older version, the terms are known by epoch and
+start, and the next term gets an id.
 """
 
 import logging
@@ -56,7 +56,7 @@ class LogIdentity(JsonTable[None]):
         self._known: tuple[EpochTable | None, LogHistory] = (None, LogHistory())
 
     def load(self) -> None:
-        """A file that cannot be read is as good as none."""
+        """A file that cannot be read counts as missing."""
         try:
             super().load()
         except CorruptStoreError as error:
@@ -70,7 +70,7 @@ class LogIdentity(JsonTable[None]):
 
     @property
     def newest(self) -> tuple[int, int]:
-        """Epoch and id of the newest term, as LogHistory has it; costs a pull next to nothing."""
+        """Epoch and id of the newest term, as LogHistory has it; cheap enough for every pull."""
         return self.history.newest
 
     @property
@@ -105,7 +105,7 @@ class LogIdentity(JsonTable[None]):
             self._replace(self._log_id or self._new_id(), ids, now_ms)
 
     def begin_log(self, now_ms: int) -> None:
-        """The log is empty and another one; raises as `begin_term`."""
+        """The log is empty and a new one; raises as `begin_term`."""
         with self._lock:
             self._replace(self._new_id(), {}, now_ms)
 
@@ -122,7 +122,7 @@ class LogIdentity(JsonTable[None]):
         """The document itself is read."""
 
     def _publish(self, rows: None) -> None:
-        """What cannot be read is not known: nothing but a comparison becomes weaker."""
+        """An id that cannot be read is not known, which only weakens comparisons."""
         document = self._file.document
         self._log_id = _id(document.get(_LOG_ID))
         ids = {}

@@ -41,7 +41,7 @@ _GROUPS = "subscriptionGroupTable"
 
 
 class MetadataError(StoreError):
-    """A topic or group that cannot be made, changed or found.
+    """A topic or group that cannot be created, changed or found.
 
     `code` is a name of tandemlog.v1 ErrorCode, `field` the offending part.
     """
@@ -178,8 +178,8 @@ class TopicTable(JsonTable[dict[str, TopicConfig]]):
         return batch
 
     def is_deleted(self, name: str) -> bool:
-        """Whether a topic of which the log has records was deleted: the table is whole, and has
-        other topics, but not this one."""
+        """Whether a topic with records in the log was deleted: the table is whole, and has other
+        topics, but not this one."""
         whole = bool(self.table) and not self.note
         listed = name in self.table or is_system_topic(name) or name.startswith(LIGHT_PREFIX)
         return whole and not listed
@@ -207,8 +207,8 @@ class TopicTable(JsonTable[dict[str, TopicConfig]]):
         return topic
 
     def delete(self, name: str, now_ms: int) -> TopicConfig:
-        """Take the topic off the table: puts are refused from now on, and its messages stay
-        readable until retention drops them. Raises MetadataError if there is no such topic."""
+        """Remove the topic: puts are refused from now on, and its messages stay readable until
+        retention drops them. Raises MetadataError if there is no such topic."""
         with self._lock:
             topic = self.table.get(name)
             if topic is None:
@@ -291,7 +291,7 @@ def new_group(name: str) -> Json:
 
 
 class GroupTable(JsonTable[Json]):
-    """The consumer groups, each RocketMQ's bean as it stands in the file."""
+    """The consumer groups, each the bean that RocketMQ has in the file."""
 
     def __init__(self, path: Path, files: FileSystem, *, max_groups: int = 10_000) -> None:
         super().__init__(path, files)

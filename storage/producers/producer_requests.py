@@ -65,7 +65,7 @@ class Request:
         return self.extents[-1].end_offset
 
     def is_other(self, mark: ProducerMark) -> bool:
-        """Whether a request under the same number cannot be this one."""
+        """Whether the mark is of another request with the same number."""
         return None not in (self.checksum, mark.checksum) and self.checksum != mark.checksum
 
     def add(self, extents: Sequence[Extent]) -> None:
@@ -104,16 +104,15 @@ class New:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """The first `have` records are stored, the rest is not: append it behind a mark with that
-    index."""
+    """The first `have` records are stored: append the rest behind a mark with that index."""
 
     have: int
 
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """Stored before. Where, unless it is too long ago: `extents` is empty then; `end_offset` is
-    the position to be confirmed before the request is answered, 0 for long ago."""
+    """Stored before, at `extents`; `end_offset` has to be confirmed before the request is answered.
+    Empty and 0 if that was too long ago."""
 
     extents: tuple[Extent, ...] = ()
     end_offset: int = 0
@@ -169,9 +168,9 @@ def cut_request(request: Request, log_offset: int, count_records: CountRecords) 
 
 class Producer:
     """The requests of one producer, ascending. `floor` is the last one that was forgotten, `seen`
-    when this process last had one of it (monotonic, seconds), `row` its part of a snapshot, None
-    if that has to be rebuilt, `holder` whose share it counts for: who sent its last request to a
-    master's process, empty where that is not known."""
+    when this process last had one of it (monotonic, seconds), `row` its part of a snapshot (None:
+    to be encoded again), `holder` whose share it counts for: who sent its last request to this
+    master, empty if not known."""
 
     __slots__ = ("_older", "floor", "holder", "newest", "row", "seen")
 
@@ -215,7 +214,7 @@ class Producer:
         self.newest = request
 
     def start_over(self) -> None:
-        """Nothing that came before counts any more."""
+        """Forget all earlier requests."""
         self._older.clear()
         self.newest = self.floor = None
 
@@ -224,8 +223,8 @@ class Producer:
         self._unpack_newest()
 
     def keep(self, count: int, safe_offset: int) -> bool:
-        """Forget the oldest requests down to `count`, those alone that end at or below log offset
-        `safe_offset`; whether there were any."""
+        """Forget the oldest requests down to `count`, but only those that end at or below log
+        offset `safe_offset`; returns whether there were any."""
         older, dropped = self._older, 0
         while (
             self.count - dropped > count and _END.unpack_from(older[dropped], -8)[0] <= safe_offset

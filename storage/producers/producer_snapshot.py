@@ -7,9 +7,8 @@
         | u2 number of requests | the requests, each begins with its length (producer_requests.py)
     crc32 of all that, 8 hexadecimal digits                                          one line
 
-True for the log below P. A table is made of rows that are kept until their producer changes, so
-that of thousands of producers only the recently active ones are encoded again; the rows are joined
-while no other thread waits.
+True for the log below P. Encoded rows are kept until their producer changes, so that of thousands
+of producers only the recently active ones are encoded again; the rows are joined without the lock.
 """
 
 import json
@@ -86,7 +85,7 @@ def write_snapshot(files: FileSystem, path: Path, snapshot: TableSnapshot) -> No
 
 
 def snapshot_offset(data: bytes) -> int:
-    """The log offset up to which a snapshot is true; raises FormatError for what is none."""
+    """The log offset up to which a snapshot is true. Raises FormatError."""
     try:
         return int(json.loads(data.partition(b"\n")[0])["log_offset"])
     except (ValueError, TypeError, KeyError) as error:
@@ -94,7 +93,7 @@ def snapshot_offset(data: bytes) -> int:
 
 
 def decode(data: bytes, seen: float) -> RestoredTable:
-    """Raises FormatError for anything that `encode` has not written; producers are taken as seen
+    """Raises FormatError for anything that `encode` has not written; the producers were last seen
     at `seen`."""
     text, checksum = data[:-_CHECKSUM_SIZE], data[-_CHECKSUM_SIZE:]
     if checksum != b"\n%08x\n" % crc32(text):
@@ -113,7 +112,7 @@ def decode(data: bytes, seen: float) -> RestoredTable:
 
 
 def _name_holders(holders: Sequence[Sequence[Any]], producers: dict[str, Producer]) -> None:
-    """What earlier versions do not write, and ignore."""
+    """Earlier versions do not write holders, and ignore them."""
     each = iter(producers.values())
     for holder, count in holders:
         for producer in islice(each, int(count)):

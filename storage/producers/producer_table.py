@@ -20,14 +20,13 @@ Dispatch may run between an append and its `record`, with the records of only on
 `record` would find its request known in part and skip all of it. So for other threads the two are
 one step, `appending`.
 
-New producers keep coming, as each process is a new one. A producer is forgotten when the log's own
-store time has advanced by the retention since its last request, or if there are more than `limit`:
-then the one that has been silent longest goes first. But a producer is kept while this process has
-had a request of it within GRACE_S of its own time: a jumping clock would make all of them unknown
-at once, in the middle of their retries. If none can be forgotten for that, the holder (identity, or
-host) with most producers loses the one that has been silent longest to a new producer of another
-holder: so the many producers of one keep no one else's out. Only a new one of that holder itself
-has to wait. After GRACE_S of silence only the last few requests are kept.
+Each process is a new producer. A producer is forgotten when the log's own store time has advanced
+by the retention since its last request, or if there are more than `limit`: then the one that has
+been silent longest goes first. But a producer is kept while this process has had a request of it
+within GRACE_S: a clock that jumps would make all of them unknown at once, in the middle of their
+retries. If none can be forgotten for that, the holder (identity, or host) with most producers loses
+the one that has been silent longest to a new producer of another holder; only a new one of that
+holder itself has to wait. After GRACE_S of silence only the last few requests are kept.
 
 Each node forgets by itself. So in the log a producer may begin again with sequence 0 while another
 node still knows it: the master had forgotten it, and it starts over on every node.
@@ -98,7 +97,7 @@ class ProducerTable:
         # the one whose last request is the oldest first
         self._producers: dict[str, Producer] = {}
         self._shares = Shares(limit)
-        # that of the newest record, which a wrong one before it does not outlast
+        # store time of the newest record: a wrong one before it no longer counts
         self._newest_time = 0
         self._restored_at = float("-inf")
         # the log offset that the table on the disk is true for, None if there is none
@@ -196,8 +195,8 @@ class ProducerTable:
         end_offset: int,
     ) -> list[str]:
         """Records of the log in order, columns of n, up to `end_offset`; `marks` are (record,
-        value as stored). Those below next_offset are skipped. Returns what was wrong with
-        marks that are none: their records count as unmarked."""
+        value as stored). Those below next_offset are skipped. Returns what was wrong with invalid
+        marks: their records count as unmarked."""
         with self._lock:
             if end_offset <= self.next_offset:
                 return []
@@ -223,9 +222,7 @@ class ProducerTable:
         return faults
 
     def truncate(self, log_offset: int, count_records: CountRecords) -> None:
-        """Forget what begins at or after `log_offset`; `count_records(start, end)` counts the
-        records of a stretch of the log, and says the store time (ms) of the last one: 0 and 0 for
-        a stretch that the log does not hold any more."""
+        """Forget what begins at or after `log_offset`; `count_records` as DispatchSource has it."""
         with self._lock:
             if log_offset >= self.next_offset:
                 return
@@ -249,7 +246,7 @@ class ProducerTable:
 
     def forget(self, retention_ms: int) -> int:
         """Drop producers whose last request was stored `retention_ms` before the newest record;
-        returns how many. Of those that are merely silent only the last requests stay."""
+        returns how many. Other silent producers keep only their last requests."""
         with self._lock:
             if self._monotonic() - self._restored_at < GRACE_S:
                 return 0  # by their times alone, as for room: a clock may have jumped
@@ -277,8 +274,8 @@ class ProducerTable:
             self._begin_generation(log_offset)
 
     def snapshot(self) -> TableSnapshot:
-        """The whole table and the log offset that it is true for; see `restore`. Other threads wait
-        only while a few rows are copied, and at the end for a list of them."""
+        """The whole table, for `restore`. Other threads wait only while a few rows are encoded, and
+        at the end while the list of rows is copied."""
         while True:
             with self._lock:
                 for producer_id in list(islice(self._stale, _STEP)):
@@ -296,12 +293,11 @@ class ProducerTable:
             time.sleep(0)  # a lock that is taken again at once never goes to another thread
 
     def holds(self, snapshot: TableSnapshot) -> bool:
-        """Whether the log below the snapshot's offset is still that of which it speaks."""
+        """Whether the log below the snapshot's offset is still the same."""
         return snapshot.generation == self._generation
 
     def restore(self, data: bytes) -> None:
-        """Become what `snapshot` wrote; raises FormatError for anything else and changes nothing
-        then."""
+        """Become what `snapshot` wrote. Raises FormatError, and changes nothing then."""
         restored = decode(data, self._monotonic())
         with self._lock:
             self._producers = restored.producers
@@ -319,8 +315,8 @@ class ProducerTable:
             self._begin_generation(restored.log_offset)
 
     def add_missing(self, data: bytes) -> None:
-        """Know what a snapshot says of producers that are not known here, as far as there is room:
-        the log below its offset was another store's (producer_begins.py). Raises FormatError."""
+        """Add the producers of another store's snapshot that are not known here, as far as there is
+        room: that store has the log below (producer_begins.py). Raises FormatError."""
         restored = decode(data, self._monotonic())
         with self._lock:
             room = max(self._limit - len(self._producers), 0)
@@ -339,8 +335,8 @@ class ProducerTable:
             self.changes += 1
 
     def keep_below(self, log_offset: int, count: int) -> None:
-        """Know only what lies below `log_offset`, the start of a file: `count` requests of each
-        producer. One that has none there goes whole, as what was forgotten of it may lie above."""
+        """Keep only what lies below `log_offset`, the start of a file: `count` requests of each
+        producer. One that has none there is forgotten: its forgotten requests may lie above."""
         with self._lock:
             self.truncate(log_offset, lambda _start, _end: (0, 0))
             if self.next_offset < log_offset:
@@ -355,7 +351,7 @@ class ProducerTable:
     # ---- inner parts; the caller holds the lock
 
     def _judge_silence(self, restored: dict[str, Producer]) -> None:
-        """Of these this process has had no request: they make room by the log's own time, or a full
+        """This process has had no request of these: they make room by the log's own time, or a full
         table would accept no new producer for GRACE_S after a restart."""
         self._restored_at = self._monotonic()
         for producer in restored.values():
@@ -402,7 +398,7 @@ class ProducerTable:
             self._shares.take(each.holder)
 
     def _request(self, mark: ProducerMark, timestamp: int, now: float) -> Request | None:
-        """The request that records from mark.index on go to; None if they are known."""
+        """The request to which records from mark.index on belong; None if they are known."""
         producer = self._producers.pop(mark.producer_id, None)
         if producer is None:
             producer = Producer()
@@ -422,7 +418,7 @@ class ProducerTable:
             if mark.sequence or mark.index:
                 return None
             producer.start_over()
-        # Where the log does not begin with it, what came before is gone and was stored.
+        # if the log does not begin with the request, its first records were stored and have expired
         request = Request(*key, mark.count, timestamp, have=mark.index, checksum=mark.checksum)
         producer.add(request)
         if producer.count > self._kept:
@@ -463,7 +459,7 @@ class _Columns:
 def _parsed(
     marks: Sequence[tuple[int, bytes]], physical_offset: NDArray[np.int64]
 ) -> tuple[list[tuple[int, ProducerMark]], list[str]]:
-    """The marks that are some, and what is wrong with the others."""
+    """The valid marks, and what is wrong with the others."""
     parsed, faults = [], []
     for row, value in marks:
         try:

@@ -29,9 +29,9 @@ MAX_AHEAD_MS = 3_600_000
 
 
 class Clock(Protocol):
-    """Milliseconds since the epoch for what is stored; monotonic seconds for intervals; seconds
-    of processor time that the calling thread has used; seconds by which a test has moved the date
-    on purpose, which are no jump and count for ages: 0 on a machine."""
+    """`now_ms`: since the epoch, for what is stored. `monotonic`: seconds, for intervals.
+    `thread_time`: seconds of processor time of the calling thread. `moved_s`: seconds by which a
+    test has moved the date on purpose: no jump, but they count for ages; 0 on a machine."""
 
     def now_ms(self) -> int: ...
 
@@ -85,7 +85,7 @@ def duration(milliseconds: int) -> str:
 
 
 class SteadyClock:
-    """A clock whose time does not jump; see the module. `jump` is the one that it holds out."""
+    """A clock whose time does not jump; see the module. `jump` is the one that it is hiding."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -94,7 +94,7 @@ class SteadyClock:
         self._lock = threading.Lock()
         self.jump: ClockJump | None = None
         self.accepted_at: float | None = None
-        """When a jump was last taken for right, by `elapsed`."""
+        """When a jump was last accepted as the right time, by `elapsed`."""
 
     def now_ms(self) -> int:
         wall, now = self._clock.now_ms(), self.elapsed()
@@ -111,7 +111,7 @@ class SteadyClock:
         return self._clock.monotonic()
 
     def elapsed(self) -> float:
-        """Seconds that only run: for ages, and to tell a jump."""
+        """Seconds that never jump: for ages, and to notice a jump."""
         return self._clock.monotonic() + self._clock.moved_s()
 
     def thread_time(self) -> float:

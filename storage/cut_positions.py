@@ -21,16 +21,16 @@ from .queues.queue_table import register_queues
 from .store_parts import StoreParts
 
 MAX_TAIL_BYTES: Final = 64 << 20
-"""Of the log that are looked through because they are not dispatched yet."""
+"""How much of the log is searched because it is not dispatched yet."""
 
 Row = tuple[str, int, int]
 """Topic, queue id, queue offset of the next message."""
 
 
 def cut_positions(parts: StoreParts, rows: Sequence[Row], cut: int) -> dict[int, int]:
-    """Of the positions that are beyond log offset `cut`, by index: the queue offset of the first
-    message of the queue at or behind it, the queue's end if there is none. Raises StoreBusyError
-    while that cannot be said."""
+    """For the rows whose position lies beyond log offset `cut`, by index: the queue offset of the
+    queue's first message at or behind the cut, else the queue's end. Raises StoreBusyError while
+    that is not known."""
     if cut >= NO_CUT:
         return {}
     # before the queues: what is dispatched meanwhile is looked at twice, never skipped
@@ -51,8 +51,8 @@ def cut_positions(parts: StoreParts, rows: Sequence[Row], cut: int) -> dict[int,
 
 
 def queue_end(parts: StoreParts, topic: str, queue_id: int) -> int | None:
-    """What the next record of the queue gets, as far as this node knows: no reader of its log can
-    be behind that. None for a damaged queue, whose end is not known now."""
+    """The number that the next record of the queue gets, as far as this node knows: no reader of
+    its log can be beyond it. None for a damaged queue, whose end is not known now."""
     dense = parts.queue_table.get(topic, queue_id)
     if dense < 0:
         return 0
@@ -67,7 +67,7 @@ def _first(parts: StoreParts, topic: str, queue_id: int, cut: int) -> int:
 
 
 def _tail_ends(parts: StoreParts, start: int, end: int) -> dict[int, int]:
-    """By dense index, the number after the last record of each queue in log bytes start..end."""
+    """dense -> number after the queue's last record in log bytes start..end."""
     if end - start > MAX_TAIL_BYTES:
         raise StoreBusyError(
             f"the log is dispatched up to {start} and was cut at {end}: where reading continues is "

@@ -16,8 +16,8 @@ class StoreLayoutError(StoreError):
 
 
 class MissingFileError(StoreLayoutError):
-    """A file is missing from the middle of the row in `directory`; a consume queue can be rebuilt
-    from the log."""
+    """A file is missing between others in `directory`; a consume queue can be rebuilt from the
+    log."""
 
     def __init__(self, directory: Path, message: str) -> None:
         super().__init__(message)
@@ -102,8 +102,8 @@ class BatchRefusedError(StoreError):
 
     `code` is one of the names of tandemlog.v1 ErrorCode (BAD_RECORD, MESSAGE_TOO_LARGE, ...),
     `field` the offending part, `record_index` the record (-1: not about one record).
-    `of_the_store`: it is true of this store's log and tables, and may not be of those of a later
-    master, whatever the code.
+    `of_the_store`: the reason lies in this store's log or tables; a later master may accept the
+    batch, whatever the code.
     """
 
     def __init__(

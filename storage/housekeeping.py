@@ -133,14 +133,14 @@ def save_offsets(parts: StoreParts) -> None:
 
 
 def forget_producers(parts: StoreParts) -> None:
-    """Their age is told by the times of records, so not before the clock has been steady for as
-    long: an error of days must not make a producer unknown."""
+    """Their age follows from the times of records, so not before the clock has been steady for that
+    long: a clock that is days off must not make a producer unknown."""
     if parts.seen_time.steady_ms >= parts.config.producer_retention_ms:
         parts.producers.forget(parts.config.producer_retention_ms)
 
 
 def release_maps(log: CommitLog) -> None:
-    """Pages that were read once would count as this process's memory permanently; the next read
-    maps the file again."""
+    """Pages that were read once would count as this process's memory; the next read maps the file
+    again."""
     for file in log.files:
         file.release()

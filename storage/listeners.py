@@ -11,7 +11,7 @@ P = ParamSpec("P")
 
 
 class Listeners(Generic[P]):
-    """The tuple is replaced and never changed, so that telling takes no lock."""
+    """The tuple is replaced and never changed, so that a call takes no lock."""
 
     def __init__(self) -> None:
         self._all: tuple[Callable[P, None], ...] = ()

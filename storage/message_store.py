@@ -175,12 +175,12 @@ class MessageStore:
 
     @property
     def doubt(self) -> str:
-        """Why bytes that counted as held here may be missing since an earlier stop, until
+        """Why bytes that counted as stored here may be missing since an earlier stop, until
         `forget_doubt`; empty if none are (last_stop.py)."""
         return self._last_stop.doubt
 
     def forget_doubt(self) -> None:
-        """The doubt has been acted on: forget it, durably."""
+        """Forget the doubt, durably, once it has been acted on."""
         self._last_stop.forget_doubt()
 
     def count_unflushed(self) -> None:
@@ -189,9 +189,9 @@ class MessageStore:
         self._last_stop.count_unflushed()
 
     def count_flushed(self) -> bool:
-        """All that counts here is fsynced, if the log is flushed to its end, until the next put: a
-        stop of the machine leaves no doubt. Durable on return; False, and nothing is changed, if
-        the log is not flushed. Raises DiskFullError or StoreReadOnlyError."""
+        """Note that all bytes that count here are fsynced, until the next put: a stop of the
+        machine leaves no doubt. Durable on return; False, and nothing is changed, if the log is not
+        flushed to its end. Raises DiskFullError or StoreReadOnlyError."""
         with self._write_lock:
             if self._closed or self.log.flushed.value < self.log.wrote.value:
                 return False
@@ -244,7 +244,7 @@ class MessageStore:
         )  # fmt: skip
 
     def _finish(self) -> bool:
-        """Everything before the files are let go; whether the stop is clean."""
+        """Everything before the files are closed; returns whether the stop is clean."""
         self._keeper.close()
         self._failure_note.save()
         try:
@@ -283,15 +283,15 @@ class MessageStore:
         """
         flushed, source = self._flush.flush(), self._parts.source
         if 0 < source.announced <= flushed:
-            # before any listener runs: the next open would take the damage for the end of the log,
-            # as it is not below what was known to be durable
+            # before any listener runs: the damage is not below what was noted as durable, so the
+            # next open would take it for the end of the log
             self.persist()
             if source.announced < flushed:
                 source.announced = 0
         return flushed
 
     def set_retention(self, config: RetentionConfig) -> None:
-        """From the next round on. Any thread."""
+        """Apply from the next round on. Any thread."""
         self._cleaner.config = config
         self._keeper.set_interval(RETENTION, config.check_interval_ms / 1000)
 
@@ -301,7 +301,7 @@ class MessageStore:
     # ---- puts
 
     def put(self, batch: RecordBatch, *, now_ms: int | None = None, holder: str = "") -> PutResult:
-        """Store a client's batch, all of it or nothing. `holder` is whose it is: an identity, or a
+        """Store a client's batch, all of it or nothing. `holder` is its sender: an identity, or a
         host.
 
         Raises BatchRefusedError (what is wrong with it), StoreReadOnlyError or DiskFullError (this
@@ -385,11 +385,11 @@ class MessageStore:
         )
 
     def pass_over(self, start: int, end: int) -> None:
-        """The master's own log has no record in start .. end-1, so dispatch must not stop there."""
+        """Let dispatch skip start .. end-1, where the master's own log has no record either."""
         self._parts.source.pass_over(start, end)
 
     def copy_aside(self, start: int, end: int) -> Path:
-        """Keep log bytes `start`..`end`, which are about to be cut, in a file of their own; durable
+        """Copy log bytes `start`..`end`, which are about to be cut, to a file of their own; durable
         on return. Raises DiskFullError or StoreReadOnlyError."""
         with refusing(f"log bytes {start}..{end} cannot be kept in a file"):
             return save_copy(self._parts, start, end)
@@ -474,7 +474,7 @@ class MessageStore:
         logger.info("relay: epoch=%d start_offset=%d", epoch, self.log.wrote.value)
 
     def _begin_term(self, epoch: int) -> None:
-        """At the end of the log. The id first: without the term it stands for nothing."""
+        """At the end of the log. The id first: without its term it has no effect."""
         end = self.log.wrote.value
         self.log_identity.begin_term(epoch, end, self.clock.now_ms())
         self.epochs.append(EpochEntry(epoch, end))

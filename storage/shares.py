@@ -6,8 +6,8 @@
 
 So one caller alone comes to three quarters of a bound and the next one to three quarters of the
 rest; as things end and others begin, k of them come to 3 / (3k + 1) each. The next caller gets in,
-however much the others would like to have. Nothing has to be configured for that, and no caller
-has to be known before. A `reserve` is kept for those who hold nothing in any case.
+however much the others ask for. Nothing has to be configured for that, and no caller has to be
+known before. A `reserve` is always kept for those who hold nothing.
 
 A holder is an identity; where there is none, a host. Its name is any text. Pure: counts, and no
 clock.

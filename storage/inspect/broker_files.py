@@ -1,4 +1,4 @@
-"""What a broker's store may have beside the files that are read here, and what it may lack.
+"""Files of a broker's store that are not read here, and log files that it may lack.
 
 config/topicQueueMapping.json    static topics: which broker has which of a topic's logical queues
 config/lmqConsumerOffset.json    offsets of groups in light queues (LMQ)
@@ -43,8 +43,7 @@ def unread_tables(files: FileSystem, paths: StorePaths) -> list[str]:
 
 
 def records_before(log: MappedFileQueue, queues: Iterable[QueueFiles]) -> int:
-    """How many units of the queues point below the log's only file; 0 for a log of several files,
-    or of none."""
+    """How many units of the queues point below the log's only file; 0 unless it has exactly one."""
     if len(log.files) != 1 or log.start == 0:
         return 0
     return sum(_units_below(queue, log.start) for queue in queues)

@@ -3,7 +3,7 @@
     log and queue files    have their full length from the start: the files win over the settings
     delay levels           come from the schedule queues, as far as those have been used
     index files            40 + 4 slots + 20 entries: one length, two unknowns; the settings must
-                           fit, and nothing of an index may be read or written where they do not
+                           fit, otherwise no index is read or written
 
 So for a store of another broker only its slots and entries must be given.
 """
@@ -125,7 +125,7 @@ def queue_directories(files: FileSystem, root: Path) -> Iterator[tuple[str, int,
     """(topic, queue id, directory) of every queue below `root`, sorted."""
     for topic in _directories(files, root):
         directory = root / topic
-        # thousands of queues: no look at each of them, nothing but queues has a number for a name
+        # thousands of queues: not each is checked, only queues have a number as name
         names = [name for name in files.listdir(directory) if name.isdecimal()]
         for name in sorted(names, key=int):
             yield topic, int(name), directory / name

@@ -26,8 +26,8 @@ class LogScan:
     """Iterate once: every record from `start` (default: the first byte) to the end of the log.
     Raises UnreadableError if the disk does not give it.
 
-    `end` is where the scan stands, `reason` empty while it runs and then why it stopped;
-    `at_zeros` is true where the log simply ends there.
+    `end` is how far the scan has come, `reason` why it stopped (empty while it runs); `at_zeros`:
+    the log simply ends there.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
     queue      first ......................... end
     units      u u u u u u u u u u u u u u u u 0 0 0      first: where its first file starts
-               BBBB                                       pre-blank: they stand for no record
+               BBBB                                       pre-blank: units without a record
 
 A queue ends at its first unit that is not valid; file lengths say nothing.
 """
@@ -89,7 +89,7 @@ def open_queue(
     if not mapped.files:
         return None
     if mapped.file_size % UNIT_SIZE:
-        # if there is only one file, there is none beside it to compare with
+        # an only file has no neighbour to compare with
         raise StoreLayoutError(
             f"{mapped.files[0].path} has {mapped.file_size} bytes, queue files have {file_size}: "
             "bring the whole file back, or rebuild the queues"

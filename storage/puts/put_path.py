@@ -1,5 +1,9 @@
 """A client's batch on its way into the log: every check first, then one write.
 
+A put is what a client asks for, one request with a batch of records. An append is what a file does:
+bytes are added to the end of the log, units to the end of a queue. So each put that is not refused
+or known from before is one append, and a slave appends without puts.
+
     check the bytes ──▶ resolve the queues ──▶ sent before? ──▶ append ──▶ remember the request
     batch_check.py     targets.py         producer_table.py            retried_requests.py
 
@@ -29,9 +33,8 @@ STANDS_AFTER_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class PutResult:
-    """Where a batch went. `end_offset` is the log position to be confirmed before the answer;
-    `duplicate`: it was stored before, `segments` are those of the first time (empty if the
-    store does not know them any more)."""
+    """Where a batch was stored. `end_offset` has to be confirmed before the put is answered;
+    `duplicate`: it was stored before, at these `segments` (empty if they are no longer known)."""
 
     segments: Sequence[AppendSegment]
     end_offset: int
@@ -55,8 +58,8 @@ class PutPath:
     def begin_after(self, store_timestamp: int) -> None:
         """The newest record of the log has that time (ms), and this store begins to append.
 
-        The next record must be later: else records of a stranger could be taken for the missing
-        rest of a request that was torn before.
+        The next record must be later: otherwise another client's records could be taken for the
+        missing rest of a torn request.
         """
         self._log.store_timestamp = max(self._log.store_timestamp, store_timestamp)
         self._earliest_time = max(self._earliest_time, self._log.store_timestamp + 1)
@@ -88,9 +91,9 @@ class PutPath:
         return PutResult(segments, self._log.wrote.value, time)
 
     def _time(self, now_ms: int) -> int:
-        """The store time of the next records: never earlier than the record before. Only where
-        that one is ahead by hours was it stamped by a clock that was wrong: then the time goes
-        back, once, to what it is now (time_steps.py)."""
+        """The store time of the next records: never earlier than the record before, unless that one
+        is ahead by hours. Then a wrong clock stamped it, and the time goes back once, to the
+        clock's (time_steps.py)."""
         newest = self._log.store_timestamp
         if newest - now_ms > MAX_AHEAD_MS:
             logger.warning(

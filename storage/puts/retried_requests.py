@@ -36,8 +36,8 @@ from ..producers.producer_requests import Extent
 
 
 def mark_of(batch: RecordBatch) -> ProducerMark | None:
-    """The mark in the batch's first record, None without one. The batch is checked already, which
-    has refused what is none."""
+    """The mark in the batch's first record, None without one. The batch has been checked, so the
+    mark is valid."""
     size = int(batch.sizes[0])
     if MARK_NAME not in bytes(batch.records[:size]):
         return None
@@ -136,7 +136,7 @@ def _queue_offsets(data: memoryview, indexes: NDArray[np.uint16], queues: int) -
 
 
 def extents_of(segments: Sequence[AppendSegment], sizes: NDArray[np.integer]) -> list[Extent]:
-    """The stretches of the log that an append has filled; `sizes` are the batch's."""
+    """The extents in the log of an append's segments; `sizes` are the batch's."""
     extents = []
     for each in segments:
         stop = each.first_index + each.count

@@ -38,7 +38,7 @@ class PutTargets:
         """i8[q]: the dense index of each entry of the batch's table.
 
         Raises BatchRefusedError (UNKNOWN_TOPIC, UNKNOWN_QUEUE, INVALID_TOPIC_NAME,
-        INVALID_ARGUMENT) for the first one that may not be put to, or stands there twice.
+        INVALID_ARGUMENT) for the first one that may not be put to, or is there twice.
         """
         if self._stale.is_set():
             self._stale.clear()
@@ -80,7 +80,7 @@ class PutTargets:
         return dense
 
     def _refresh(self) -> None:
-        """Results for the queues that have none yet: the new ones, or all after a change."""
+        """Extend `_allowed` to the queues that it lacks: the new ones, or all after a change."""
         done, count = len(self._allowed), self._table.count
         more = (self._may_put(*self._table.name(dense)) for dense in range(done, count))
         self._allowed = np.append(
@@ -143,8 +143,8 @@ class PutTargets:
 
 
 def _require_each_once(batch: RecordBatch, dense: NDArray[np.int64]) -> None:
-    """Raises BatchRefusedError if a queue stands twice in the batch's table: the offsets of its
-    records would be counted twice from the same number."""
+    """Raises BatchRefusedError if a queue is in the batch's table twice: its records would get the
+    same offsets twice."""
     if len(dense) == 1:
         return
     ordered = np.sort(dense)

@@ -7,9 +7,8 @@ Work by columns costs the same for one row as for hundreds: a get of two message
 hundred microseconds on some forty calls, and a consumer that keeps up with 256 queues finds two
 messages in each. Here a message costs two microseconds.
 
-This takes what is as it should be, and nothing else. Whatever is unusual (a pre-blank unit, records
-that are gone, an IPv6 host, a unit of a light queue, bytes that are not what the unit says or that
-the disk does not give) is left to the columns, which know what it means.
+Anything unusual (a pre-blank unit, records that are gone, an IPv6 host, a unit of a light queue,
+bytes that differ from their unit or cannot be read) is left to the columns, which handle it.
 """
 
 from collections.abc import Sequence
@@ -76,9 +75,9 @@ class FewRecords:
         max_bytes: int,
         log_start: int,
     ) -> GetResult | None:
-        """At most `count` messages of a queue that holds `minimum`..`maximum`, of which none is
-        gone that lies at `log_start` or above. The first one, and more while all have at most
-        `max_bytes`. None if something is unusual."""
+        """At most `count` messages of a queue that holds `minimum`..`maximum`, whose records at or
+        above `log_start` are all there: the first, and more while all have at most `max_bytes`.
+        None if something is unusual."""
         log_start = max(log_start, self._log.min_offset)
         cells = self._queues.read(dense, queue_offset, count).tobytes()
         units = _taken(list(UNIT.iter_unpack(cells)), max_bytes, log_start)
@@ -112,8 +111,8 @@ class FewRecords:
     def _are_right(
         self, records: bytes, units: Sequence[_Unit], dense: int, queue_offset: int
     ) -> bool:
-        """Whether the copies, end to end, are what the units say. A log that is cut meanwhile may
-        change under a view, but not under a copy."""
+        """Whether the copies, end to end, fit their units. A cut of the log may change a view, but
+        not a copy."""
         topic, queue_id = self._table.name(dense)
         encoded = topic.encode()
         # the length's low byte and the text: a record of either version has them side by side
@@ -137,8 +136,8 @@ class FewRecords:
 
 
 def _taken(units: list[_Unit], max_bytes: int, log_start: int) -> list[_Unit]:
-    """The first one, and more while all have at most `max_bytes`; none if one of them has no
-    record, or records do not follow each other."""
+    """The first unit, and more while all records have at most `max_bytes`; none if one of them has
+    no record, or records overlap."""
     total, end = 0, log_start
     for number, (at, size, _) in enumerate(units):
         if at < end or size < FIXED_SIZE:

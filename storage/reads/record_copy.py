@@ -37,8 +37,8 @@ from ..errors import OffsetOutOfRangeError
 from ..log.commit_log import CommitLog
 from .selection import runs
 
-# Slices of a view are quicker than arrays, but for many short stretches: then the statement for
-# each of them costs more than its copying.
+# Slices of a view are faster than arrays, except for many short stretches: then the statement for
+# each of them costs more than its copy.
 MANY: Final = 64
 
 _HEAD: Final = np.dtype(
@@ -57,8 +57,8 @@ _BODY_LENGTH_SIZE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What n units say of their records: `offsets` and `sizes` i8[n] in the log, and their numbers
-    `queue_offsets` i8[n] in a queue. With `check_crc` a property CRC must be right too."""
+    """The records that n units promise: `offsets` and `sizes` i8[n] in the log, and `queue_offsets`
+    i8[n] in a queue. With `check_crc` a property CRC must be right too."""
 
     topic: str
     queue_id: int

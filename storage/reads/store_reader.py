@@ -166,7 +166,7 @@ class StoreReader:
             except UnreadableError:
                 if len(chosen.sizes) == 1:
                     raise
-                # what lies before the bytes that the disk does not give can be had
+                # the records before the unreadable bytes can still be returned
                 fewer = len(chosen.sizes) // 2
                 return self._take(
                     dense, queue_offset, minimum, maximum, fewer, max_bytes, tag_hashes, floor
@@ -194,9 +194,9 @@ class StoreReader:
         max_bytes: int,
         log_start: int,
     ) -> NDArray[np.void]:
-        """At most `count` units from there on, of which all are wanted: no more than `max_messages`
-        if the first ones all have their records, and not many more than fill `max_bytes`, as the
-        first ones tell the size of a record."""
+        """At most `count` units from there on, without a tag filter: no more than `max_messages` if
+        the first ones all have their records, and not many more than fill `max_bytes`, by the
+        record sizes of the first ones."""
         if 0 < max_messages < MIN_EXAMINED:
             units = self._queues.read(dense, queue_offset, min(count, max_messages))
             if len(units) and first_gone(units, log_start) < 0:
@@ -294,7 +294,7 @@ class StoreReader:
         return record, data
 
     def _size_at(self, physical_offset: int) -> int:
-        """What the bytes there say of a record's size; -1 if they are none."""
+        """The size in the record head there; -1 if there is no record head."""
         try:
             head = self._log.view(physical_offset, MAGIC_OFFSET + _MAGIC.size)
         except OffsetOutOfRangeError:
@@ -384,7 +384,7 @@ class StoreReader:
             return -1
 
     def store_timestamp(self, physical_offset: int) -> int:
-        """The store time of the record that starts there, in ms; -1 if there is none."""
+        """The store time (ms) of the record that starts there; -1 if none does."""
         if self._size_at(physical_offset) < 0:
             return -1
         head = self._log.view(physical_offset, BORN_HOST_OFFSET + 20 + _I64.size)

@@ -1,4 +1,4 @@
-"""Examines a store before anything in it is changed: where its log ends, and what is wrong.
+"""Analyzes a store before anything in it is changed: where its log ends, and what is wrong.
 
     recovery point of ours     scan from min(dispatched, flushed), CRC included, to the end; so the
                                work is what was written in the last second before the stop
@@ -19,7 +19,7 @@ to (RocketMQ stops only when all is dispatched and flushed), after a crash what 
 an offset (RocketMQ 5.4 and later), or by its times the files before the one at which RocketMQ's own
 recovery would begin. RocketMQ would not even read those, so nothing in them may end the log.
 
-`recover --dry-run` shows this examination; recovery acts on it.
+`recover --dry-run` shows this analysis; recovery acts on it.
 """
 
 from dataclasses import dataclass, field
@@ -46,7 +46,7 @@ from ..state_files.store_checkpoint import StoreCheckpoint
 from ..store_paths import StorePaths
 
 REMAINS_WINDOW = 8 << 20
-"""How far behind the log's end remains of a torn write are looked for."""
+"""How far behind the log's end to search for remains of a torn write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Analysis:
 
     @property
     def cuts_records(self) -> bool:
-        """Whether recovery will cut whole records behind a damaged one, or one that was durable."""
+        """Whether recovery will cut whole records behind a damaged one, or a durable record."""
         if self.remains is None:
             return False
         return self.remains.has_records or any(
@@ -87,10 +87,10 @@ class Analysis:
 
 
 def analyze(geometry: Geometry, files: FileSystem) -> Analysis:
-    """Look at the store of `geometry`; nothing is changed.
+    """Analyze the store of `geometry`; nothing is changed.
 
-    Raises StoreLayoutError if the log files do not fit together, or lie elsewhere;
-    UnreadableError if the disk does not give what has to be looked at.
+    Raises StoreLayoutError if the log files do not fit together, or are somewhere else;
+    UnreadableError if the disk cannot read what is needed.
     """
     config = geometry.adopted()
     paths = StorePaths(config.directory)
@@ -123,8 +123,8 @@ def _records_before(mapped: MappedFileQueue, geometry: Geometry) -> int:
 
 
 def _check_log_is_here(paths: StorePaths, geometry: Geometry, point: RecoveryPoint | None) -> None:
-    """A broker can keep its log apart from the rest, and a disk of its own may not be mounted.
-    Taking that for an empty log would drop all queues, and set back all consumers."""
+    """A broker can keep its log elsewhere, perhaps on a disk that is not mounted. Taking that for
+    an empty log would drop all queues, and set back all consumers."""
     if point is not None and point.flushed > 0:
         raise StoreLayoutError(
             f"{paths.commit_log} has no files, but was flushed up to {point.flushed}: mount its "
@@ -180,15 +180,15 @@ def _scan(
         analysis.reason = f"record at {scanner.last_record}: its properties end in zero bytes"
     analysis.damages = scanner.damages
     _find_lost(analysis, mapped, config)
-    # Not the checkpoint's times too: they carry no checksum, what they can say the records or our
-    # point say as well, and no message is stored earlier than this from now on.
+    # Without the checkpoint's times: they have no checksum, the records or our point tell the same,
+    # and no message is stored earlier than this from now on.
     analysis.store_timestamp = max(
         scanner.last_store_timestamp, point.store_timestamp if point is not None else 0
     )
 
 
 def _whole_below(analysis: Analysis, config: StoreConfig) -> int:
-    """A log offset, as high as is known, at which a record ends."""
+    """The highest log offset at which a record is known to end."""
     point = analysis.point
     if point is None:
         return analysis.durable if analysis.clean else 0
@@ -226,8 +226,8 @@ def _find_lost(analysis: Analysis, mapped: MappedFileQueue, config: StoreConfig)
 
 
 def _is_torn(mapped: MappedFileQueue, scanner: LogScanner, durable: int) -> bool:
-    """Whether the last record, of which not all was durable, was written only in part: what the
-    CRC does not cover is its properties, and their text never ends in a zero byte."""
+    """Whether the last record, which was not all durable, was written only in part: the CRC does
+    not cover its properties, whose text never ends in a zero byte."""
     file = mapped.find(scanner.last_record)
     assert file is not None
     record = decode_record(record_view(file, scanner.last_record - file.base), check_crc=False)
@@ -246,8 +246,8 @@ def _end_by_queues(geometry: Geometry) -> int:
 
 
 def _recovery_start(analysis: Analysis, mapped: MappedFileQueue) -> int:
-    """Where RocketMQ's recovery begins after a crash: at the newest file whose first record is old
-    enough to be durable by the checkpoint's times; 0 if none is."""
+    """Where RocketMQ's recovery begins after a crash: at the newest file whose first record was
+    durable by the checkpoint's times; 0 if there is no such file."""
     limit = analysis.checkpoint.min_timestamp
     for file in reversed(mapped.files) if limit else ():
         try:
@@ -260,7 +260,7 @@ def _recovery_start(analysis: Analysis, mapped: MappedFileQueue) -> int:
 
 
 def remains_behind(mapped: MappedFileQueue, end: int) -> Remains | None:
-    """What is left behind the log's end, within REMAINS_WINDOW; None if all of it is zero."""
+    """What lies behind the log's end, within REMAINS_WINDOW; None if all of it is zero."""
     last, has_records = 0, False
     for file in mapped.files:
         if file.end <= end or file.base >= end + REMAINS_WINDOW:

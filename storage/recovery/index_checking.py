@@ -1,14 +1,14 @@
-"""The newest file of a foreign index against the log: what of it holds, and whether tags are in it.
+"""Compares the newest file of a foreign index with the log, and finds out whether it has tags.
 
 RocketMQ writes the index through a map and fsyncs a file when it is full, so after a crash its
-newest file may have anything in it. The log says what has to be there, in which order:
+newest file may hold anything. The log says which entries belong there, in which order:
 
     log     r0: u0 k0 t0 | r1: u1 t1 | r2: u2 k2 t2 | ...     hash, offset and time of every entry
     file    [k0 t0 u1 t1 u2 ?? ...]
              ^ may begin inside the first record, whose other entries are in the file before
 
-Entries are kept up to the first that differs; of a record of which only a part is there, none.
-RocketMQ up to 5.3 has no tag entries: the newest records with a tag tell which of the two it was.
+Entries are kept up to the first that differs; an incomplete record keeps none. RocketMQ up to 5.3
+has no tag entries: the newest records with a tag tell whether this index has.
 """
 
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ SAMPLE_ENTRIES = 1 << 12
 
 @dataclass(frozen=True, slots=True)
 class IndexCheck:
-    """`kept` entries of the newest file agree with the log, `cut` do not and are gone; `chains`
-    entries and slots pointed to wrong ones and were set right."""
+    """`kept` entries of the newest file agree with the log, `cut` did not and were removed;
+    `chains` entries and slots pointed to wrong entries and were corrected."""
 
     kept: int
     cut: int
@@ -36,10 +36,8 @@ class IndexCheck:
 
 
 def has_tag_entries(index: IndexService, source: DispatchSource, log_end: int) -> bool | None:
-    """Whether the index has an entry for the tag of a message; None if that cannot be told.
-
-    Looks at the newest entries. The log must reach to their records.
-    """
+    """Whether the newest entries, whose records the log must have, include one for a tag; None if
+    no record tells."""
     for file in reversed(index.files):
         header = file.header
         if header.next_entry <= 1:
@@ -56,8 +54,8 @@ def has_tag_entries(index: IndexService, source: DispatchSource, log_end: int) -
 
 
 def check_newest(index: IndexService, source: DispatchSource, log_end: int) -> IndexCheck:
-    """Compare the newest file with the log, cut what differs, and set chains and `next_offset`
-    right. `source` makes tag entries or does not, as the index has them."""
+    """Compare the newest file with the log, cut what differs, and correct chains and `next_offset`.
+    `source` makes tag entries if the index has them."""
     file = index.newest
     if file is None or file.header.next_entry <= 1:
         return IndexCheck(0, 0, 0)
@@ -80,7 +78,7 @@ def check_newest(index: IndexService, source: DispatchSource, log_end: int) -> I
 
 
 def _agreeing(file: IndexFile, source: DispatchSource, log_end: int) -> tuple[int, bool]:
-    """How many entries from the first on are as the log says, and whether they end with a whole
+    """How many entries from the first on agree with the log, and whether they end with a whole
     record."""
     total = file.header.next_entry - 1
     first = int(file.read(1, 2)["physical_offset"][0])

@@ -21,8 +21,8 @@ from ..index.index_state import IndexState, load_index_state
 
 @dataclass(slots=True)
 class IndexFindings:
-    """What was on disk, and what was cut, in words; `compare` where the newest file has to be
-    compared with the log before it is used."""
+    """What was on disk, and what was cut, in words; `compare`: the newest file has to be compared
+    with the log before it is used."""
 
     files: int = 0
     entries: int = 0
@@ -58,7 +58,7 @@ def load_index(
             findings.notes.append(f"entries above the end of the log, {log_end}, were cut")
             service.truncate(log_end)
         if not clean and service.newest is not None and service.newest.header.next_entry <= 1:
-            # made just before the crash, and nothing that came into it was durable
+            # created just before the crash: nothing in it was durable
             findings.notes.append(f"index file {service.newest.name} is empty and is rebuilt")
             service.remake_newest(log_start)
         else:

@@ -1,4 +1,4 @@
-"""What an open makes of the stop before it, and leaves for the one after it.
+"""What an open concludes from the last stop, and notes for the next open.
 
     page cache   dropped before anything is read if an fsync had failed, or may have, as the stop
                  was not clean (then an interrupted move is finished: set_aside.py)
@@ -7,12 +7,12 @@
     recover      (recovery.py)
     flushed      all of the log is durable: nothing that counted as held can be missing any more
 
-While a master counts bytes that are not fsynced, a note tells it. It is taken back when its term
-has ended and all is flushed, and for a rest in which it takes nothing: the next put writes it again
-before it is stored, so at no moment does a byte count that the note does not cover.
+While a master counts bytes that are not fsynced, a note says so. The note is withdrawn when the
+term has ended and all is flushed, and while no puts come: the next put writes it again before it is
+stored, so the note always covers every byte that counts.
 
-A crash between two steps repeats them: the flag goes down when the doubt is durable, and what
-counted as held before it was fsynced counts on until recovery has fsynced it.
+A crash between two steps repeats them: the flag is lowered when the doubt is durable, and bytes
+that counted before they were fsynced count until recovery has fsynced them.
 """
 
 import threading
@@ -38,7 +38,7 @@ class LastStop:
         self._counts = False
         self.rests = False
         """Whether bytes of the next put would count before they are fsynced, and the note does not
-        tell it now."""
+        say so now."""
 
     @property
     def fsync_failed(self) -> bool:
@@ -53,7 +53,7 @@ class LastStop:
     def next_session(self, analysis: Analysis) -> Session:
         """The session that follows the last one by what an examination has found."""
         last = self._session.load()
-        # a store that another program wrote has promised nothing
+        # a store that another program wrote has acknowledged nothing
         foreign = last is None and analysis.point is None
         return next_session(
             last,
@@ -80,7 +80,7 @@ class LastStop:
         self._counts, self.rests = True, False
 
     def count_only_flushed(self) -> None:
-        """What is written from now on counts once it is fsynced. The note stays until `flushed`."""
+        """From now on bytes count once they are fsynced. The note stays until `flushed`."""
         self._counts = self.rests = False
 
     @property
@@ -104,15 +104,15 @@ class LastStop:
         self._session.clear_lost()
 
     def start_over(self) -> None:
-        """The log is another node's from now on, whole or cut to what that says."""
+        """The log is another node's from now on, whole or cut as that one says."""
         self._session.clear_lost()
 
     def forget_doubt(self) -> None:
-        """The doubt has been acted on: forget it, durably."""
+        """Forget the doubt, durably, once it has been acted on."""
         self._session.forget_doubt()
 
     def note_failed_fsync(self) -> None:
-        """For the next open, as far as the disk lets it be noted; may be called again."""
+        """Note it for the next open, as far as the disk allows; may be called again."""
         self._flag.raise_it()
 
 
@@ -129,13 +129,13 @@ class FailureNote:
         log.flushed.listen(self._heard)
 
     def save(self) -> None:
-        """Durable on return if an fsync has failed. Again as long as the disk does not take it."""
+        """Durable on return if an fsync has failed; to be called again while the disk refuses."""
         if isinstance(self._log.failure, FlushFailedError):
             self._last_stop.note_failed_fsync()
 
     def _heard(self) -> None:
-        """The thread that met it holds the log's locks and has others to tell, and a disk in
-        trouble may take minutes for a byte."""
+        """In the thread that met the failure: it holds the log's locks, others wait for it, and a
+        failing disk may take minutes for a byte."""
         if self._log.failure is None:
             return
         if self.apart:

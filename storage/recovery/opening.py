@@ -2,20 +2,20 @@
 
      1  lock            from here on no other process changes the files
      2  leftovers       drafts and spare files of a process that died are removed
-     3  reserve         given up if the disk has no room for the small files (disk_space.py)
+     3  reserve         released if the disk has no room for the small files (disk_space.py)
      4  page cache      dropped if the last stop was not clean: an fsync may have failed
      5  set aside       a move of the log that was interrupted is finished (set_aside.py)
-     6  survey          settings checked against the files, the log examined: nothing is changed
+     6  survey          settings checked against the files, the log analyzed: nothing is changed
      7  begin           what may be missing is noted; then the abort file says that we are open
      8  recover         the files are opened and made consistent (recovery.py)
      9  topics          those that a damaged table has lost come back
     10  save            all of it durable, and noted
-    11  withdraw        notes of what the log has lost go, if they were not replaced by 10
-    12  flushed         nothing that counted as held can be missing any more
+    11  withdraw        notes about lost parts of the log are withdrawn, if 10 did not replace them
+    12  flushed         nothing that counted as stored can be missing any more
 
 A crash between two steps repeats them at the next open. A full disk ends 9 or 10 early: the store
-is open all the same, so that it can be read and that retention can make room; the report says what
-waits. Whatever else fails closes everything again, and gives the lock back.
+opens anyway, so that it can be read and that retention can make room; the report says what waits.
+Any other failure closes everything again, and releases the lock.
 """
 
 import logging
@@ -62,8 +62,8 @@ class Opened:
 
 
 def survey(config: StoreConfig, files: FileSystem) -> tuple[Geometry, Analysis]:
-    """What there is; nothing is changed. Raises StoreLayoutError or CorruptStoreError if the files
-    are not what the settings say, UnreadableError."""
+    """Sizes and analysis of the store; nothing is changed. Raises StoreLayoutError or
+    CorruptStoreError if the files do not fit the settings, UnreadableError."""
     geometry = Geometry.of(config, files)
     if config.index_enabled:
         geometry.check_index()

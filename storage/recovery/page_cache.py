@@ -21,9 +21,9 @@ logger = logging.getLogger(__name__)
 
 
 def forget_page_cache(paths: StorePaths, files: FileSystem, *, fsync_failed: bool) -> None:
-    """Drop the cached pages of every file of a store, which this process has locked; what else
-    lies in its folder is not ours to open. If no fsync is known to have failed, files of the log
-    whose bytes were all noted as durable keep theirs. Raises OSError if the disk still fails."""
+    """Drop the cached pages of every file of a store, which this process has locked; other files in
+    its folder are not opened. If no fsync is known to have failed, log files that were noted as
+    durable keep theirs. Raises OSError if the disk still fails."""
     folders = [paths.commit_log, paths.queues, paths.index, paths.config, paths.own]
     folders = [each for each in folders if files.status(each) is not None]
     for each in (paths.root, *folders):  # a folder may be a disk of its own
@@ -65,7 +65,7 @@ def _write_back(folder: Path, files: FileSystem) -> None:
         files.sync_all(folder)
     except OSError as error:
         logger.warning("the disk of %s did not write all it was given: %s", folder, error)
-        # Linux may have told of the failure that is known already; of that only once.
+        # Linux may have reported the failure that is known already, which it does only once.
         files.sync_all(folder)
 
 

@@ -56,11 +56,10 @@ class Persistence:
         self._starting_over = False
 
     def save(self, *, log_end: int | None = None, closing: bool = False) -> RecoveryPoint:
-        """Run all steps; nothing of the log at or after `log_end` is vouched for. `closing`: no
-        further round comes, and nothing is put any more. Raises
-        StoreError that names the file, after which what was durable before stays so, and
-        FlushFailedError, which is the end of writing: a second fsync proves nothing for queues
-        and index either."""
+        """Run all steps; nothing of the log at or after `log_end` counts as durable. `closing`: the
+        last round, without further puts. Raises StoreError that names the file; what was durable
+        before stays so then. FlushFailedError ends all writing: a second fsync proves nothing for
+        queues and index either."""
         try:
             return self._save(log_end, closing)
         except FlushFailedError as error:
@@ -75,13 +74,13 @@ class Persistence:
             failure = parts.log.failure
             if isinstance(failure, FlushFailedError):
                 raise failure.with_traceback(None)
-            # read before the flushes: what is flushed later is not what they speak of
+            # read before the flushes: they do not cover what is flushed later
             flushed, confirmed = parts.log.flushed.value, parts.confirmed.value
             whole = parts.log.ends_with_record(flushed) and log_end is None
             if log_end is not None:
                 flushed = min(flushed, log_end)
             if flushed <= parts.log.min_offset:
-                flushed = 0  # of an empty log not even its beginning need be on the disk
+                flushed = 0  # the file of an empty log need not even be on the disk
             durable = min(confirmed, flushed)
             self._update_times(flushed)
             queues = parts.queues.flush()
@@ -96,9 +95,9 @@ class Persistence:
             return point
 
     def around_cut(self, log_end: int, cut: Callable[[], object]) -> None:
-        """Save, `cut` the log at `log_end`, save again, and allow no other save in between: a crash
-        there would take for damage what a point of before still vouches for. Raises what `cut`
-        does, and what `save` does with whether the log is cut by then."""
+        """Save, `cut` the log at `log_end`, save again, and allow no other save in between: after a
+        crash there, an older point would make the cut look like damage. Raises what `cut` does, and
+        what `save` does, saying whether the log is cut by then."""
         with self._lock:
             with telling(f"the log is not cut at {log_end}"):
                 self.save(log_end=log_end)
@@ -109,8 +108,7 @@ class Persistence:
     @contextmanager
     def starting_over(self) -> Iterator[None]:
         """Around a change that removes everything the store holds. No other save runs in between,
-        and after an error none at all: the next open finishes a change that was done by half.
-        Raises OSError."""
+        and after an error none at all: the next open completes the change. Raises OSError."""
         with self._lock:
             self._starting_over = True
             reset_checkpoints(self._parts.recovery_point, self._parts.checkpoint)
@@ -122,9 +120,9 @@ class Persistence:
     def _update_times(self, flushed: int) -> None:
         """The store times (ms) that are durable: the appender's, on a slave those of dispatch.
 
-        Once all that is durable is dispatched, the time is that of the last record, which is not
-        the newest where a wrong clock was set right: a checkpoint with a time that only records of
-        that hour had would be wrong as soon as retention takes them.
+        Once all that is durable is dispatched, the time is that of the last record, even if a wrong
+        clock stamped earlier ones later: a checkpoint with their time would be wrong as soon as
+        retention deletes them.
         """
         parts = self._parts
         dispatched = parts.reput.store_timestamp
@@ -151,7 +149,7 @@ class Persistence:
         taken, saved = self._taken, self._saved_producers
         if taken is not None and (closing or not table.holds(taken)):
             taken = None
-        # what is on the disk speaks of a log that was cut, or is stale
+        # the table on the disk is stale, or of a log that was cut
         at_once = closing or saved is None or not table.holds(saved)
         if taken is None and (at_once or monotonic() >= self._next_producers):
             taken = table.snapshot()
@@ -164,7 +162,7 @@ class Persistence:
             table.noted = taken.log_offset
             ended = monotonic()
             self._next_producers = ended + (ended - began) / PRODUCERS_SHARE
-            # its rows are the table's: who keeps it must not keep them too
+            # without the rows, which belong to the table
             self._saved_producers, taken = replace(taken, rows=()), None
         self._taken = taken
 
@@ -222,7 +220,7 @@ def telling(done: str) -> Iterator[None]:
 
 
 def reset_checkpoints(recovery_point: RecoveryPointFile, checkpoint: StoreCheckpoint) -> None:
-    """Vouch for nothing any more, before everything is set aside. RocketMQ's checkpoint too: its
+    """Note nothing as durable, before everything is set aside, in RocketMQ's checkpoint too: its
     times are of records that will not be here."""
     recovery_point.save(NOTHING)
     checkpoint.save(Checkpoint())

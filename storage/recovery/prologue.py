@@ -32,8 +32,8 @@ def prologue(parts: StoreParts, log_offset: int) -> bytes:
 
 
 def needs_prologue(parts: StoreParts, *, foreign: bool) -> bool:
-    """Whether nothing here tells it: there is no log yet, or what vouched for its queues or
-    producers is lost (`foreign`) and the log begins later."""
+    """Whether this store has to ask for it: there is no log yet, or the notes about its queues or
+    producers are lost (`foreign`) and the log begins later."""
     log = parts.log
     if log.wrote.value <= log.min_offset:
         return True
@@ -41,13 +41,13 @@ def needs_prologue(parts: StoreParts, *, foreign: bool) -> bool:
 
 
 def take_prologue(parts: StoreParts, data: bytes) -> None:
-    """Let queues stand at these numbers, and know these producers, durably. Raises FormatError,
+    """Adopt these ends of queues, and these producers, durably. Raises FormatError,
     StoreReadOnlyError."""
     numbers, producers = _parted(data)
     value, start = decode(numbers), parts.log.min_offset
     if parts.log.wrote.value <= start:
         parts.producers.reset(start)  # of an earlier prologue
-    # the producers first: without the numbers all of it is asked for again
+    # the producers first: without the numbers the next open asks for all of it again
     with refusing(f"{parts.producer_begins.path} cannot be written"):
         known = parts.producer_begins.save(producers, start)
     parts.producers.add_missing(known)

@@ -1,4 +1,4 @@
-"""A slave's log becomes a master's: what its end holds is settled before the first put.
+"""A slave's log becomes a master's: its end is judged before the first put.
 
 A record of which only a part has come is cut: the old master's last chunk may have ended inside it,
 so no client can have got an acknowledgement for it. Damage is no end, as in recovery: the log

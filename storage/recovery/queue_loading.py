@@ -13,8 +13,8 @@ File lengths say nothing, so the end of every queue must be searched. The known 
                                        file on as RocketMQ does; the rest is cut
 
 So the work is bounded by the number of queues, not by what they hold. A damaged queue is rebuilt
-from the log (reput.py); so is one of which the checkpoint knows and the disk does not. A queue
-without a record since the begin of this log has no files; its number comes from queue_begins.py.
+from the log (reput.py); so is one that the checkpoint has and the disk has not. A queue without a
+record since the begin of this log has no files; its number comes from queue_begins.py.
 """
 
 from collections.abc import Iterable
@@ -39,8 +39,8 @@ SCANNED_FILES = 3
 
 @dataclass(slots=True)
 class QueueFindings:
-    """What was on disk: queues with units, queues of which units were cut, and queues that have
-    to be rebuilt, with the reason."""
+    """What was on disk: queues with units, queues whose units were cut, and queues to rebuild, with
+    the reason."""
 
     queues: int = 0
     units: int = 0
@@ -111,8 +111,7 @@ class _Loader:
         try:
             there = queue.open()
         except StoreLayoutError as error:
-            # A foreign store's lengths may mean that it was given a wrong size; a file that is
-            # missing means just that.
+            # In a foreign store other lengths may mean a wrong setting; a missing file does not.
             if self._context.checkpoint is None and not isinstance(error, MissingFileError):
                 raise
             self._damaged(dense, str(error), expected)
@@ -150,7 +149,7 @@ class _Loader:
 
     def _adopted(self, dense: int, queue: ConsumeQueue, expected: int) -> int | str:
         """Where the queue ends now, or what is wrong with it. Raises CorruptStoreError if a
-        file is too short for what must be in it."""
+        file is too short."""
         end = self._end(queue, expected)
         if isinstance(end, str):
             return end
@@ -172,7 +171,7 @@ class _Loader:
                 self._damaged(dense, "its directory is missing", expected)
 
     def set_empty_ends(self) -> None:
-        """Queues of which the log says nothing, and that have no units."""
+        """Set the ends of queues that have neither records in the log nor units."""
         self._store.set_empty_ends(self._begins)
 
     def _end(self, queue: ConsumeQueue, expected: int) -> int | str:
@@ -198,7 +197,7 @@ class _Loader:
         self.findings.damaged[f"{topic}/{queue_id}"] = reason
         checkpoint = self._context.checkpoint
         if checkpoint is None or checkpoint.log_offset > self._context.log_end:
-            expected = 0  # of what it has counted some may be cut
+            expected = 0  # some of its units may be cut
         elif expected < 0:
             expected = checkpoint.least.get(topic, {}).get(queue_id, 0)
         self._store.mark_damaged(dense, reason, expected)
@@ -229,7 +228,7 @@ def _bisect(queue: ConsumeQueue, low: int, high: int, log_offset: int) -> int:
 
 
 def _scanned_end(queue: ConsumeQueue, log_end: int, *, thorough: bool) -> int | str:
-    """The end of a queue of which nothing is known."""
+    """The end of a queue that no checkpoint knows."""
     last_file = queue.last // UNIT_SIZE
     if not thorough:
         end = _bisect(queue, last_file, queue.capacity, log_end)

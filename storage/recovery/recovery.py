@@ -8,8 +8,8 @@
     5  the next queue offsets, the consumer offsets, and a new recovery point
 
 On a full disk the dispatch may end early: what is dispatched is served, retention can make room,
-and dispatch continues by itself then (reput.py). The next queue offsets and the producers are those
-of the log's end all the same.
+and dispatch then continues by itself (reput.py). The next queue offsets and the producers are those
+of the log's end in any case.
 
 The log is repaired first, then the files derived from it. Every step can be repeated, so after a
 crash in the middle the next open only repeats the work. A log that was being set aside has been
@@ -84,7 +84,7 @@ def _cut_log(parts: StoreParts, analysis: Analysis, report: RecoveryReport) -> N
     point = analysis.point
     if point is not None and point.flushed > analysis.log_end and not analysis.damages:
         # the beginning of a record is cut, which a replica had flushed: after a crash behind the
-        # cut the point would make damage of that
+        # cut the old point would make it look like damage
         parts.recovery_point.save(replace(point, flushed=analysis.log_end))
     parts.log.truncate(analysis.log_end)
     parts.log.judged_whole()
@@ -93,15 +93,15 @@ def _cut_log(parts: StoreParts, analysis: Analysis, report: RecoveryReport) -> N
         parts.time_steps.begin_after(analysis.store_timestamp)
     parts.source.trust(analysis.log_end, analysis.damages)
     parts.source.durable = min(analysis.durable, analysis.log_end)
-    # as after a cut: of a term that begins at the end there is no byte, and what comes there may
-    # be of the one before
+    # as after a cut: a term that begins at the end has no byte, and the next bytes may belong to
+    # the one before
     parts.epochs.truncate_suffix(max(analysis.log_end, analysis.log_start + 1))
 
 
 def _lower_checkpoint(parts: StoreParts, log_end: int) -> None:
     """Queues and index may be cut now and dispatched again: until that is durable, a RocketMQ
-    broker that takes the store over after another crash must begin at the first log file. And
-    records that replace a lost tail must not count as confirmed."""
+    broker that opens the store after another crash must begin at the first log file. And records
+    that replace a lost tail must not count as confirmed."""
     parts.checkpoint.save(
         replace(
             parts.checkpoint.value,
@@ -146,8 +146,8 @@ def _without(numbers: Numbers, topics: frozenset[str]) -> Numbers:
 
 
 def _remove_queues(parts: StoreParts, topics: frozenset[str], report: RecoveryReport) -> None:
-    """A broker does not start if a topic of batch queues has another queue too, as older versions
-    of this program made of its ordinary records."""
+    """A broker does not start if a topic of batch queues has another queue too, which older
+    versions of this program created from its ordinary records."""
     for topic in sorted(topics):
         path = parts.paths.queues / topic
         if parts.files.status(path) is not None:
@@ -160,8 +160,8 @@ def _remove_queues(parts: StoreParts, topics: frozenset[str], report: RecoveryRe
 
 
 def _begins(parts: StoreParts, analysis: Analysis, report: RecoveryReport) -> Numbers:
-    """The numbers that queues had before the log begins. An empty log is asked for again: it may
-    begin elsewhere then."""
+    """The numbers that queues had before the log begins; none if the log begins earlier than the
+    note says, as an empty one may."""
     value = parts.queue_begins.load()
     if parts.queue_begins.note:
         report.notes.append(parts.queue_begins.note)
@@ -206,7 +206,7 @@ def _load_producers(parts: StoreParts, report: RecoveryReport) -> None:
         report.notes.append(parts.producer_begins.note)
     data = read_small(parts.files, parts.paths.producers)
     try:
-        # of before the log's begin: what was taken over since then knows more
+        # older than what was taken over with the log
         stale = (
             begins is not None
             and data is not None
@@ -263,8 +263,8 @@ def _dispatch(
 
 
 def _drop_deleted(parts: StoreParts, report: RecoveryReport) -> None:
-    """The log of a broker has the records of topics that were deleted there; their queues, which
-    have no files, would be rebuilt from it, and serve them."""
+    """A broker's log still has records of topics that were deleted there; without this their
+    queues, which have no files, would be rebuilt and serve them."""
     deleted = parts.queues.drop_deleted(parts.topics.is_deleted)
     if deleted:
         report.notes.append(
@@ -336,11 +336,11 @@ def _clamp_offsets(parts: StoreParts, analysis: Analysis, report: RecoveryReport
         return None if dense < 0 else parts.queues.max_offset(dense)
 
     if parts.confirmed.value < parts.log.wrote.value:
-        return  # what is not confirmed yet may still come, and the offsets were of it
+        return  # unconfirmed records may be confirmed yet, and the offsets may be theirs
     report.offsets_clamped = len(parts.consumer_offsets.clamp(end_of))
     if report.offsets_clamped:
-        # Before anything is put: else another open might find the offsets of before below the ends
-        # of queues that have grown again, and consumers would skip what came instead.
+        # Before the first put: else the next open might find the old offsets below the ends of
+        # queues that have grown again, and consumers would skip messages.
         parts.consumer_offsets.save(parts.clock.now_ms())
 
 

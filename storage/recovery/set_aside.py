@@ -1,12 +1,12 @@
-"""A log that no longer fits its master moves aside, whole: `resync-<ms>/` takes it, its queues and
+"""A log that no longer fits its master is set aside: it moves to `resync-<ms>/` with its queues and
 its index, and an empty log begins.
 
-    1  tandemlog/set-aside          names the folder: from here on the move is ended, if need be
-                                    by the next open, before it looks at anything else
-    2  recovery point, checkpoint   vouch for nothing any more
+    1  tandemlog/set-aside          names the folder: from here on the move will be completed, if
+                                    need be by the next open before anything else
+    2  recovery point, checkpoint   note nothing as durable any more
     3  log files, newest first; consumequeue/; index/     moved, and durable before 4, in any order
        tandemlog/index.json, producers,
-       queue-begins.json, producers-begin                 removed: they speak of what has moved
+       queue-begins.json, producers-begin                 removed: they describe what has moved
     4  tandemlog/set-aside          removed
 
 So after a crash the log is either here, unchanged, or there, and a part of it is never in use: the
@@ -49,7 +49,7 @@ class SetAsideNote:
         self._root = paths.root
         self._path = paths.set_aside
         self._files = files
-        # whether a failed `save` may have left the note all the same
+        # whether a failed `save` may have left the note
         self.remains = False
 
     def load(self) -> Path | None:
@@ -64,15 +64,15 @@ class SetAsideNote:
         return self._root / name
 
     def unused_folder(self, now_ms: int) -> Path:
-        """A folder for what is set aside at `now_ms`; nothing of it is made yet."""
+        """A folder name for what is set aside at `now_ms`; nothing is created."""
         while self._files.status(folder := self._root / f"{PREFIX}{now_ms}") is not None:
             now_ms += 1
         return folder
 
     def save(self, folder: Path) -> None:
-        """Durable on return. Raises OSError: there is no note then, except where the disk does
-        not let it be taken back either. Then it `remains`, or may after a power cut, and the next
-        open moves away what is in the log by then."""
+        """Durable on return. Raises OSError, without a note, unless the disk refuses to remove it.
+        Then it `remains`, or may after a power cut, and the next open moves away what is in the log
+        by then."""
         try:
             write_small(self._files, self._path, folder.name.encode())
         except OSError:
@@ -82,7 +82,7 @@ class SetAsideNote:
             raise
 
     def remove(self) -> None:
-        """What was moved is durable."""
+        """Call when what was moved is durable."""
         remove_small(self._files, self._path)
 
 
@@ -118,8 +118,7 @@ def set_aside(parts: StoreParts, persistence: Persistence, offset: int, *, runni
         raise log.fail(_broken_off(error)) from error
     if running:
         parts.reput.start()
-    # where that raises the log continues: nothing vouches for what it held, and the next save is as
-    # good
+    # if that raises, the log continues: nothing is noted as durable, and a later save will do
     persistence.save()
 
 
@@ -186,7 +185,7 @@ def drop_set_aside(parts: StoreParts) -> int:
         if name.startswith(PREFIX) and name.removeprefix(PREFIX).isdecimal()
     )
     kept_ms = round(config.set_aside_hours * 3_600_000)
-    # the names tell times of the clock, which tell an age only if it has not jumped for so long
+    # the names are times of the clock, which tell an age only if it has not jumped for that long
     age_known = kept_ms > 0 and parts.seen_time.steady_ms >= kept_ms
     oldest = parts.clock.now_ms() - kept_ms
     newest = {name for _, name in folders[max(0, len(folders) - config.set_aside_kept) :]}
@@ -222,7 +221,7 @@ def _move_log(directory: Path, files: FileSystem, move_to: Path) -> None:
 
 
 def _move_derived(paths: StorePaths, files: FileSystem, folder: Path) -> None:
-    """Queues and index, closed before, and what speaks of them; durably."""
+    """Queues and index, which are closed, and what describes them; durably."""
     for directory in (paths.queues, paths.index):
         if files.status(directory) is None:
             continue

@@ -27,13 +27,12 @@ def truncate_store(parts: StoreParts, persistence: Persistence, offset: int) -> 
     """Remove everything at or after log offset `offset`, everywhere, durably. Caller holds the
     store's write lock.
 
-    Raises StoreError that names what the disk refuses, and whether the log is cut by then: nothing
-    vouches for what goes any more, and the cut may be repeated. Where the log is cut and its epochs
-    are not, it takes no more writes, and the next open ends it. FlushFailedError is the end of
-    writing: a second fsync proves nothing.
+    Raises StoreError that says what the disk refused, and whether the log is cut by then: the cut
+    may be repeated. If the log is cut and its epochs are not, it accepts no more writes, and the
+    next open completes the cut. FlushFailedError ends all writing: a second fsync proves nothing.
     """
     log = parts.log
-    # before the derived files are touched: after a failed fsync nothing vouches for them
+    # before the derived files are touched: after a failed fsync they may not be durable
     log.require_writable()
     if parts.confirmed.value > offset:
         # first: dispatch must not come back to what is being removed
@@ -50,14 +49,14 @@ def truncate_store(parts: StoreParts, persistence: Persistence, offset: int) -> 
 
 
 def _cut(parts: StoreParts, offset: int) -> None:
-    """The log, and what is known of it in memory: all of it or nothing, whatever is saved then."""
+    """Cut the log, and what is known of it in memory: all or nothing, whatever is saved then."""
     log = parts.log
     log.truncate(offset)
     parts.source.cut(offset)
     try:
         parts.epochs.truncate_suffix(max(offset, log.min_offset + 1))
     except (StoreReadOnlyError, StoreBusyError) as error:
-        # what came now would count as bytes of a term that is gone
+        # new bytes would count as those of a term that was cut
         raise log.fail(
             StoreReadOnlyError(
                 f"the log is cut at {offset}, its epochs are not: {error}; restart the "
@@ -102,7 +101,7 @@ def save_copy(parts: StoreParts, start: int, end: int) -> Path:
 
 
 def _unused(parts: StoreParts, start: int) -> Path:
-    """A name that no other copy has: the clock may stand still, or have been set back."""
+    """A name that no other copy has: the clock may not have advanced, or was set back."""
     now_ms = parts.clock.now_ms()
     while parts.files.status(path := parts.paths.own / f"cut-{start}-{now_ms}") is not None:
         now_ms += 1

@@ -4,13 +4,12 @@
     queues   |------ dispatched ------>|   the tail: not confirmed yet, or no room for its units
     next queue offsets, producers      |--- read here --->|
 
-An append needs both, and cannot wait for dispatch: of what no replica has confirmed it may never
-come, and on a full disk not before there is space. What is read here is dispatched again later.
+An append needs both, and cannot wait for dispatch, which may never come for unconfirmed records,
+and on a full disk only when there is space. What is read here is dispatched later.
 
-This is the one place that says what the next record of a queue gets when nothing is being
-appended: the greatest of what its queue knows (its end, or where it is damaged the end that it
-will have at least: queue_floors.py) and what the tail holds. So nothing that one of them knows is
-undone by another, and only what cuts the log lowers it: then the queue itself ends lower.
+This is the one place that decides what the next record of a queue gets while nothing is appended:
+the greater of what the queue knows (its end, or for a damaged one its floor: queue_floors.py) and
+what the tail holds. Only a cut of the log lowers it: then the queue itself ends lower.
 
 Dispatch doubts the number of a damaged record (number_doubts.py), so it is doubted here as well:
 records that continued behind a false one would all be left out of their queue.
@@ -30,14 +29,14 @@ from ..store_parts import StoreParts
 
 
 def read_tail(parts: StoreParts, end: int) -> tuple[int, int]:
-    """Set the next queue offsets to what the log holds up to `end`, and bring the producer table
-    there. Returns where no record begins any more, `end` where all is well, and the store time
-    (ms) of the newest record behind what is dispatched, 0 if there is none."""
+    """Set the next queue offsets to what the log holds up to `end`, and replay the producer table
+    up to there. Returns where the records end, `end` if all is well, and the store time (ms) of the
+    newest record behind what is dispatched, 0 if there is none."""
     # before the ends, and where both are: what is dispatched meanwhile, to the queues and then to
     # the producers, is looked at twice, never skipped
     dispatched = min(parts.queues.next_offset, parts.producers.next_offset)
     if parts.queues.damaged:
-        # whatever units these have by now: the rest of theirs may lie anywhere
+        # whatever units these have by now: others of theirs may lie anywhere
         dispatched = 0
     reset_to_queue_ends(parts)
     table, numbers = parts.queue_table, _TailNumbers(parts)
@@ -75,7 +74,7 @@ class _TailNumbers:
         self._doubted: dict[int, list[tuple[NDArray[np.int64], NDArray[np.int64]]]] = {}
 
     def keep(self, dense: int, number: int, physical_offset: int) -> None:
-        """A damaged record still says its number, of a queue that cannot be where `dense` < 0."""
+        """A damaged record still tells its number; of an impossible queue where `dense` < 0."""
         if dense in self._doubted:
             self._doubted[dense].append(
                 (np.array([number], np.int64), np.array([physical_offset], np.int64))
@@ -95,7 +94,7 @@ class _TailNumbers:
         newest = physical[runs.starts + runs.counts - 1].astype(np.int64)
         ends_before, last = following[runs.queues], self._last[runs.queues]
         plain = runs.contiguous & (runs.first >= 0) & (runs.first <= ends_before)
-        # numbers that are there already, of records that are not
+        # numbers that the queue has already, of other records
         plain &= (ends >= ends_before) | (newest <= last) | (last < 0)
         if self._doubted:
             plain &= ~np.isin(runs.queues, list(self._doubted))

@@ -5,10 +5,10 @@
     and more puts         |---- log ----|---- other records ---- X ---|     believed, and false
 
 The notes are written ahead of the flush, and replaced when an open has repaired everything. If the
-disk is full, or refuses one small write, replacing them may fail, although the store serves reads
+disk is full, or refuses one small write, replacing them may fail although the store serves reads
 and accepts puts. Then the notes themselves are withdrawn: a file that the log can rebuild is
-removed, and the recovery point, which is needed to know what was durable, is lowered. If even that
-fails, nothing may be appended, and the open fails.
+removed, and the recovery point, which says what was durable, is lowered. If even that fails, the
+open fails.
 """
 
 import logging
@@ -52,8 +52,8 @@ def _offset(data: bytes, producers: bool) -> int:
 def _lowered(
     parts: StoreParts, point: RecoveryPoint, log_end: int, rebuilt: Collection[str]
 ) -> RecoveryPoint:
-    """What of the point is still true: of every queue what was durable and was not cut since, and
-    of one that has to be rebuilt the number that it has in any case."""
+    """The part of the point that is still true: for every queue what was durable and not cut since,
+    for one that has to be rebuilt its floor."""
     ends, least, damaged = parts.queues.ends(), parts.queues.next_offsets(), parts.queues.damaged
     lowest: dict[str, dict[int, int]] = {}
 
@@ -64,7 +64,7 @@ def _lowered(
             if f"{topic}/{queue_id}" not in rebuilt:
                 return noted
         if dense >= 0:
-            # what it has counted of the lost tail it has not counted
+            # without what it counted in the lost tail
             least_end = noted if noted >= 0 else point.least.get(topic, {}).get(queue_id, 0)
             lowest.setdefault(topic, {})[queue_id] = min(least_end, int(least[dense]))
         return -1

@@ -3,14 +3,12 @@
     lock │ look, drop one │ pause │ look, drop one │ pause │ look: nothing │
                             puts                     puts
 
-Deleting a gigabyte takes the disk a while, and puts wait for one of them and not for ten. A lock
-that is let go and taken again at once would not do: it goes to who comes first, and that is the
-thread that runs, not the one that has to be woken.
+Deleting a gigabyte takes the disk a while, so puts wait for one file and not for ten. Without the
+pause the running thread would take the lock again before the waiting one wakes up.
 
 The log goes first, then what points into it: queue files, index files, and the epochs that ended
-below its new start. A crash in between leaves derived files that point below the log, which every
-reader skips and the next round drops. So does a file of them that cannot be deleted, and it
-keeps none of the others.
+below its new start. A crash in between, or a file that cannot be deleted, leaves derived files that
+point below the log, which every reader skips and the next round drops.
 """
 
 import logging
@@ -24,7 +22,7 @@ from .policy import Decision, LogFileAge, decide
 
 logger = logging.getLogger(__name__)
 
-# many times what waking a thread takes, and nothing beside the deletion of a file
+# much longer than waking a thread takes, and much shorter than deleting a file
 PAUSE_S = 0.001
 
 
@@ -37,11 +35,11 @@ class Cleaner:
         self.config = parts.config.retention
         self.disk_full: DiskFullError | None = None
         self.disk_percent = 0
-        """Use of the disk, when it was last looked at."""
+        """Use of the disk at the last check."""
 
     @property
     def disk_fault(self) -> str:
-        """What `check` says of a disk that gets full; empty if there is room."""
+        """The warning of `check` about a disk that gets full; empty if there is room."""
         limit = self.config.disk_max_used_percent
         if self.disk_percent < limit:
             return ""
@@ -55,7 +53,7 @@ class Cleaner:
         """One round; returns how many files of the log went. Raises OSError if the disk cannot
         be asked or a file not be deleted."""
         dropped = 0
-        with write_lock, suppress(OSError):  # a full disk: what is not noted counts from later on
+        with write_lock, suppress(OSError):  # a full disk: files then count as seen later
             self._parts.seen_time.update(file.path.name for file in self._parts.log.files[:-1])
         while True:
             with write_lock:
@@ -72,9 +70,9 @@ class Cleaner:
         now = parts.clock.now_ms()
         use = parts.files.disk_usage(parts.config.directory)
         oldest = self._oldest()
-        # not what is in the queues, but what they have durably: of an idle queue they will be all
-        # that tells its numbers, and the table of producers of an idle producer; if no table is
-        # there (it was damaged, and cannot be written again) the log alone tells that
+        # what queues and producer table have durably, as only they will know the numbers of an idle
+        # queue and the requests of an idle producer; without a table on the disk (it was damaged,
+        # and cannot be written again) only the log does
         noted = parts.producers.noted
         keep_from = min(
             parts.reputed.value,
@@ -99,9 +97,8 @@ class Cleaner:
         return self.drop_before(end)
 
     def _drop_missing(self, oldest: LogFileAge | None, keep_from: int) -> int:
-        """The log begins at the oldest file that is there: those before were deleted by hand, and
-        reading them would only raise errors. If the newest is missing too, so is the disk.
-        """
+        """Let the log begin at the oldest file that is there: those before were deleted by hand. If
+        the newest is missing too, the disk itself is missing."""
         log = self._parts.log
         if not log.files or self._parts.files.status(log.files[-1].path) is None:
             return 0

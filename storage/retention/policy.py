@@ -7,11 +7,10 @@
        delete hour
 
 A file's age is the time that the node has seen pass since the file was full (seen_time.py):
-RocketMQ compares the file's last change with the clock, which may be days ahead. Files go oldest
-first, never the newest, never one above `keep_from` (what is not yet dispatched, or not yet on
-every in-sync replica, is needed). Each is a decision of its own, on what the disk says after the
-one before. Queue and index files follow
-the log: they are dropped by the store once the log's first offset has moved.
+RocketMQ compares the file's last change with the clock, which may be days ahead. Files are deleted
+oldest first, never the newest, never one above `keep_from` (what is not yet dispatched, or not yet
+on every in-sync replica). Each is a decision of its own, by the disk's use after the one before.
+Queue and index files follow when the log's first offset has moved.
 
 The decision is a pure function; cleaner.py asks the disk, does the deleting and counts: at most
 `delete_batch_max` files in one round.

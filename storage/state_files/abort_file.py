@@ -22,12 +22,12 @@ class AbortFile:
         return self._files.status(self.path) is not None
 
     def process_id(self) -> int | None:
-        """Who made it, as far as it says."""
+        """The process that created it, if it says."""
         text = (read_small(self._files, self.path) or b"").strip()
         return int(text) if text.isdigit() else None
 
     def create(self, process_id: int) -> None:
-        """Make it, durably; a previous one gives way."""
+        """Create it, durably, in place of an older one."""
         write_small(self._files, self.path, str(process_id).encode())
 
     def remove(self) -> None:

@@ -30,7 +30,7 @@ class FsyncFlag:
         return (read_small(self._files, self.path) or LOWERED)[:1] == RAISED
 
     def lower(self) -> None:
-        """Make it where it is missing; durable on return. Raises OSError."""
+        """Create it if it is missing; durable on return. Raises OSError."""
         self._durably_raised = False
         if self._files.status(self.path) is None:
             write_small(self._files, self.path, LOWERED)
@@ -38,12 +38,12 @@ class FsyncFlag:
             self._set(LOWERED)
 
     def raise_it(self) -> None:
-        """As far as the disk lets that be done; calling it again does nothing more."""
+        """As far as the disk allows; once that has worked, a second call does nothing."""
         if self._durably_raised:
             return
         try:
             self._set(RAISED)
-            # what a read shows may only be in the cache
+            # a read could show what is only in the cache
             self._durably_raised = True
         except OSError as error:
             logger.error("%s could not be written and will be retried: %s", self.path, error)

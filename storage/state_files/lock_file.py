@@ -64,9 +64,9 @@ class LockFile:
             _held[self._world].add(self._store)
 
     def check(self) -> None:
-        """Raises StoreLockedError as `acquire` does; takes nothing and writes nothing, so a process
-        that opens the store meanwhile gets it. Raises OSError if the disk refuses, but not for a
-        user who may not even read the file."""
+        """Raises StoreLockedError as `acquire` does, but locks and writes nothing: another process
+        may open the store meanwhile. Raises OSError if the disk refuses, but not for a user who may
+        not even read the file."""
         with _held_guard:
             # Before any handle: closing it would give the lock of this process up.
             self._refuse_own()
@@ -105,8 +105,8 @@ class LockFile:
             )
 
     def _locked(self) -> int:
-        """A handle of the file, with the lock and RocketMQ's text. If it raises, none is left
-        open: the lock would outlive the attempt."""
+        """A handle of the file, with the lock and RocketMQ's text. After an error it is closed, or
+        the lock would outlive the attempt."""
         handle = self._files.open(self.path, create=True)
         try:
             if not self._files.lock_range(handle, 0, 1):
@@ -118,7 +118,7 @@ class LockFile:
         return handle
 
     def _taken(self, holder: int) -> StoreLockedError:
-        """`holder`: the process, 0 if the lock does not tell; then what the process noted."""
+        """`holder`: the process, 0 if the lock does not tell; then the abort file may."""
         process_id = holder or self._abort.process_id()
         name = "another process" if process_id is None else f"process {process_id}"
         return StoreLockedError(

@@ -35,8 +35,8 @@ MOST_BYTES = 64 << 20
 
 
 def table_before(table: ProducerTable, log_offset: int, most_bytes: int = MOST_BYTES) -> bytes:
-    """What a log that begins at `log_offset`, the start of a file, does not tell of the table: of
-    the producers that put last, where that is more than `most_bytes`."""
+    """The part of the table that a log which begins at `log_offset`, the start of a file, does not
+    tell; above `most_bytes` only the producers that put last."""
     snapshot = _cut(table.snapshot().encode(), log_offset)
     sizes = list(accumulate(len(row) for row in reversed(snapshot.rows)))
     room = bisect_right(sizes, most_bytes)
@@ -67,15 +67,15 @@ class ProducerBeginsFile:
         self.note = ""
 
     def save(self, data: bytes, log_offset: int) -> bytes:
-        """Keep what another store's `table_before` says under a log that begins at `log_offset`,
-        durably; returns what the table has to know now. Raises FormatError, OSError."""
+        """Save another store's `table_before` for a log that begins at `log_offset`, durably;
+        returns it cut to that. Raises FormatError, OSError."""
         data_kept = _cut(data, log_offset).encode()
         write_small(self._files, self.path, data_kept)
         return data_kept
 
     def load(self, log_start: int) -> bytes | None:
-        """None if there is none, or none that can be trusted (`note` then says why), or where
-        the log begins before it: it is empty then, and is asked for again."""
+        """None if there is no file, if it is damaged (`note` then says so), or if the log begins
+        before it: that log is empty, and the next master sends the part again."""
         data = read_small(self._files, self.path)
         if data is None:
             return None

@@ -37,7 +37,7 @@ Numbers = Mapping[str, Mapping[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class QueueBegins:
-    """What the first record of each of these queues gets, in a log that begins at `log_offset`."""
+    """The number of each queue's first record, in a log that begins at `log_offset`."""
 
     log_offset: int = 0
     begins: Numbers = field(default_factory=dict)
@@ -52,7 +52,7 @@ class QueueBegins:
 
 
 def decode(data: bytes) -> QueueBegins:
-    """Raises FormatError for anything that `encode` has not written, and for what cannot be."""
+    """Raises FormatError for anything that `encode` has not written, or impossible numbers."""
     try:
         document = decode_checked(data)
         if document["version"] != VERSION:
@@ -85,7 +85,7 @@ class QueueBeginsFile:
         self.note = ""
 
     def load(self) -> QueueBegins | None:
-        """None if there is none, or none that can be trusted: `note` then says why."""
+        """None if there is no file, or a damaged one: `note` then says so."""
         data = read_small(self._files, self.path)
         if data is None:
             return None

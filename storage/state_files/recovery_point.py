@@ -16,7 +16,7 @@ has the state at one moment:
     index_tags       whether the index has entries of tags; None if it is not known
     queues           the offset that the next record of each queue gets at `dispatched`; -1 for a
                      queue that was damaged and not yet rebuilt
-    least            the offset that it gets at least then
+    least            the offset that such a queue gets at least
     whole            whether a record ends at `flushed`: a replica may have flushed a part of one
     offsets          whether config/consumerOffset.json holds offsets of groups: if it and its .bak
                      are gone, they are lost, and not none
@@ -99,12 +99,11 @@ class RecoveryPointFile:
         self.path = path
         self._files = files
         self.note = ""
-        # of the record on disk; nothing of the log above it may be dropped: the queues on disk need
-        # not have it yet
+        # of the record on disk; the log above it may not be dropped: the queues on disk may lack it
         self.dispatched = 0
 
     def load(self) -> RecoveryPoint | None:
-        """None if there is none, or none that can be trusted: `note` then says why."""
+        """None if there is no file, or a damaged one: `note` then says so."""
         data = read_small(self._files, self.path)
         if data is None:
             return None

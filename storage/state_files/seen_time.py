@@ -6,10 +6,10 @@
 
     tandemlog/seen-time.json, checked JSON: seen_ms, steady_from_ms, wall_ms, first_seen {name: ms}
 
-The wall clock cannot tell an age: one that is four days ahead would make three days of messages
-four days old, whether it jumped while the node runs or was wrong at its start. The monotonic clock
-cannot do it over a restart. So the time is counted while the node runs. It never runs too fast:
-whatever the clocks do, and if this file is lost, things are kept longer.
+The wall clock cannot tell an age: one that is four days ahead would make new messages four days
+old, whether it jumped while the node runs or was wrong at its start. The monotonic clock cannot
+tell it over a restart. So the time is counted while the node runs. It never runs too fast: whatever
+the clocks do, and if this file is lost, things are kept longer.
 
 `steady_from_ms` is the seen time since which the wall clock has not jumped: what is aged by the
 times of records (producers) must wait until it was steady for as long.
@@ -72,8 +72,8 @@ class SeenTime:
         return since if accepted is None else min(since, self._ms_since(accepted))
 
     def update(self, names: Iterable[str]) -> None:
-        """`names` are all that there is; what is new is first seen now. Saved at once if that
-        changed anything, and once a minute. Raises OSError."""
+        """Set all `names` that exist; new ones are first seen now. Saved at once if that changed
+        anything, and once a minute. Raises OSError."""
         now = self.now_ms
         seen = {name: min(self._first_seen.get(name, now), now) for name in names}
         changed, self._first_seen = seen != self._first_seen, seen

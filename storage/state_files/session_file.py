@@ -10,11 +10,11 @@
     any                        damage cut whole records  those records
     any                        a log file is missing     what was in it
 
-"Missing" refers to bytes that counted as held: they were acknowledged because this node was part of
-the quorum. Only a master with async flush that has acknowledged puts counts bytes that are merely
-written; a slave reports what it has fsynced. The doubt outlives any number of opens, as a slave or
-by a tool, until a term begins that acts on it (ha/master/term.py), so it is written down before the
-open changes anything (tandemlog/session.json, checked JSON: boot_id, counts_unflushed, doubt,
+"Missing" refers to bytes that counted as stored here: they were acknowledged because this node was
+part of the quorum. Only a master with async flush that has acknowledged puts counts bytes that are
+merely written; a slave reports what it has fsynced. The doubt outlives any number of opens, as a
+slave or by a tool, until a term begins that acts on it (ha/master/term.py), so it is written before
+the open changes anything (tandemlog/session.json, checked JSON: boot_id, counts_unflushed, doubt,
 lost).
 
 `lost` is more than a doubt: the log ended there, durably, and a file of it is gone. A term without
@@ -66,8 +66,8 @@ def next_session(
     lost: int = 0,
 ) -> Session:
     """The session after `last` (None: not known), which stopped `clean` or not, perhaps after an
-    fsync that failed; `cut`: whole records are about to be cut; `lost`: see the module. What
-    counted as held and is not fsynced yet counts on, until recovery has made it durable."""
+    fsync that failed; `cut`: whole records are about to be cut; `lost`: see the module. Bytes that
+    counted before they were fsynced count until recovery has made them durable."""
     counted = not clean and (last is None or last.counts_unflushed)
     doubt = "" if last is None else last.doubt
     if not doubt and cut:
@@ -111,7 +111,7 @@ class SessionFile:
             self.save(replace(self.value, counts_unflushed=counts))
 
     def forget_doubt(self) -> None:
-        """The doubt has been acted on."""
+        """Call when the doubt has been acted on."""
         if self.value is not None:
             self.save(replace(self.value, doubt=""))
 

@@ -27,7 +27,7 @@ class StoreCheckpoint:
         self.value = Checkpoint()
 
     def load(self) -> Checkpoint:
-        """What the file says; `note` where there is none, or a short one."""
+        """What the file says; `note` says if it is missing or short."""
         data = read_small(self._files, self.path)
         if data is None:
             self.note = f"{self.path} is missing: nothing is known to be durable"

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 VERSION = 1
 LEAST_MS = 1_000
-"""A smaller step back does no harm: NTP makes such, and RocketMQ writes what it gets."""
+"""Smaller steps back do no harm: NTP makes them, and RocketMQ stores them."""
 MAX_STEPS = 1_024
 
 
@@ -52,7 +52,7 @@ class TimeSteps:
             )
 
     def begin_after(self, store_timestamp: int) -> None:
-        """The record before the next one that `add` gets has that time; 0: unknown."""
+        """The record before the next call of `add` has that time; 0: unknown."""
         self._newest = store_timestamp
 
     def add(self, physical_offset: NDArray[np.int64], store_timestamp: NDArray[np.int64]) -> None:

@@ -53,7 +53,7 @@ def rebuild(
     clock: Clock | None = None,
     progress: Progress | None = None,
 ) -> RebuildReport:
-    """Drop queues and index, or one of them, and make them again.
+    """Drop queues and index, or one of them, and rebuild them.
 
     The log is recovered first if it has to be. Calls `progress(bytes done, bytes in all)` during
     dispatch. Raises StoreLockedError while a node has the store open, StoreLayoutError if there
@@ -103,8 +103,8 @@ def rebuild(
 
 
 def _check_end(geometry: Geometry, files: FileSystem) -> None:
-    """What the queues say of the log's end goes with them. Raises StoreLayoutError if they know
-    more of a log that was stopped cleanly than there is, or a file is missing that was durable."""
+    """The queues' knowledge of the log's end is lost with them. Raises StoreLayoutError if they
+    know more of a cleanly stopped log than there is, or if a durable file is missing."""
     analysis = analyze(geometry, files)
     queues_end = max((queue.log_end for queue in open_queues(geometry, files, [])), default=0)
     if analysis.clean and queues_end > analysis.log_end:
@@ -116,8 +116,8 @@ def _check_end(geometry: Geometry, files: FileSystem) -> None:
 
 
 def _keep_numbers(geometry: Geometry, files: FileSystem, paths: StorePaths) -> None:
-    """What the log does not tell of the queues that are about to go: the numbers of those whose
-    records have all expired. Of one that cannot be read the recovery point has it."""
+    """Save what the log does not tell about the queues to be removed: the numbers of those whose
+    records have all expired, from the recovery point if the queue cannot be read."""
     mapped = MappedFileQueue(files, paths.commit_log, geometry.log_file_size, read_only=True)
     log_start = mapped.start
     mapped.close()
@@ -157,7 +157,7 @@ class _LogFiles:
 
 
 def _indexes_tags(config: StoreConfig, files: FileSystem, clock: Clock) -> bool:
-    """Whether the index that is about to go has entries of tags; True if it does not tell."""
+    """Whether the index to be removed has entries of tags; True if that is unknown."""
     paths = StorePaths(config.directory)
     mapped = MappedFileQueue(files, paths.commit_log, config.commit_log_file_size, read_only=True)
     index = IndexService(
@@ -177,7 +177,7 @@ def _indexes_tags(config: StoreConfig, files: FileSystem, clock: Clock) -> bool:
 def _set_aside(
     files: FileSystem, paths: StorePaths, aside: Path, *, queues: bool, index: bool
 ) -> None:
-    """The recovery point goes first: without it everything is looked at again."""
+    """The recovery point first: without it the next open checks everything."""
     files.make_directory(aside)
     if queues and files.status(paths.recovery_point) is not None:
         files.rename(paths.recovery_point, aside / paths.recovery_point.name)

@@ -44,8 +44,8 @@ def recover(
 ) -> RecoveryReport:
     """Open the store, recover it, dispatch to the end of its log, close it cleanly.
 
-    The confirm offset that a replica has noted is kept: what lies above it is in the queues now,
-    but the node that opens the store next takes it out again until it is confirmed. Raises
+    The confirm offset that a replica has noted is kept: records above it are in the queues now, but
+    the node that opens the store next removes them again until they are confirmed. Raises
     StoreLockedError while a node has it open, DiskFullError if not all could be dispatched, and
     what MessageStore.open raises.
     """
@@ -84,7 +84,7 @@ def plan(config: StoreConfig, files: FileSystem | None = None) -> RecoveryReport
     if broken_off is None:
         geometry, analysis = survey(config, files)
     else:
-        # what is left here goes too, and is not looked at
+        # the rest of the log will be moved too, and is not analyzed
         analysis = Analysis(not abort.exists(), NOTHING, Checkpoint())
     report = RecoveryReport.of(analysis)
     report.confirmed = analysis.log_end

@@ -3,10 +3,10 @@
     log      each record: magic, lengths, body CRC, its own position; no hole below what was durable
     queues   the log says which units there must be: they are there, and no others; where a broker's
              queue began again (queue_mender.py), those of the records behind that
-    index    every entry points to a record that has such a key, and tells its store time; every
-             key of every record is there; every chain is as the hashes say
+    index    every entry points to a record with that key, and has its store time; every key of
+             every record is there; every chain follows the hashes
 
-    small    checksums, and what can be (verify_small.py)
+    small    checksums and plausible values (verify_small.py)
 
 The log is walked once, by columns, and the queues and the index are checked against each stretch of
 it. If a store stopped before everything was dispatched, its recovery point has the position: later
@@ -127,8 +127,8 @@ class _Verification:
         with contextlib.suppress(CorruptStoreError):  # small_faults names it
             self._topics.load()
         self._next: dict[tuple[str, int], int] = {}
-        # the first record of each stretch whose unit is not there or says something else: its
-        # number, and the fault that this is unless the queue begins again at or below it
+        # the number of the first record of each stretch whose unit is missing or differs, and the
+        # fault, unless the queue begins again at or below it
         self._unmatched: dict[tuple[str, int], list[tuple[int, Fault]]] = {}
         # where queues began again
         self._begun_again: dict[tuple[str, int], int] = {}
@@ -247,8 +247,8 @@ class _Verification:
             self._check_run(topic, queue_id, queue, offsets[rows], wanted_units[rows])
 
     def _check_begun_again(self, queue: QueueFiles, offset: int, wanted: np.void) -> None:
-        """If the queue says too that it began again with this record, as a broker's does after its
-        topic was deleted and created again, what was there before is gone from it."""
+        """If the queue, too, began again with this record, as a broker's does after its topic was
+        deleted and created again, forget its earlier units."""
         unit, log_offset = queue.read(offset, 1), int(wanted["physical_offset"])
         if not len(unit) or int(unit["physical_offset"][0]) != log_offset:
             return
@@ -293,8 +293,8 @@ class _Verification:
     def _with_plain_codes(
         self, units: NDArray[np.void], wanted: NDArray[np.void]
     ) -> NDArray[np.void]:
-        """The units, those whose tags codes stand in `consumequeue_ext` with the right ones: what
-        is in there is not looked at."""
+        """The units; those whose tags codes are in `consumequeue_ext`, which is not read, get the
+        wanted codes."""
         rows = np.flatnonzero(is_extended_address(units["tags_code"][: len(wanted)]))
         if len(rows) and self._has_extended:
             self._extended += len(rows)
@@ -314,8 +314,7 @@ class _Verification:
         wanted: NDArray[np.void],
         units: NDArray[np.void],
     ) -> tuple[int, Fault] | None:
-        """The first record whose unit is not there or says something else: its number, and what is
-        to be said of it."""
+        """The number of the first record whose unit is missing or differs, and the fault."""
         stored = {int(offsets[0]) + number: unit.tobytes() for number, unit in enumerate(units)}
         for number, offset in enumerate(offsets.tolist()):
             expected = wanted[number].tobytes()
@@ -336,7 +335,7 @@ class _Verification:
         return None
 
     def _judge_unmatched(self) -> None:
-        """What the log has and no queue, once all of it is known."""
+        """Report records without a unit, once the whole log is known."""
         deleted: set[tuple[str, int]] = set()
         faults: list[Fault] = []
         for (topic, queue_id), unmatched in self._unmatched.items():
@@ -366,7 +365,7 @@ class _Verification:
         return any(begun == topic for begun, _ in self._begun_again)
 
     def _check_ends(self) -> None:
-        """Units behind the last record of their queue, which point to no record."""
+        """Report units behind the last record of their queue, which point to no record."""
         for key, queue in self._queues.items():
             if key[0] in self._topics.in_batch_queues:
                 continue

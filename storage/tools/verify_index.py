@@ -4,8 +4,8 @@
     file 1    r0.key r0.tag r1.key r1.tag            tags where the file indexes those
     file 2                        r2.key   r3.key
 
-Whether tags are indexed is decided for each file: RocketMQ does since 5.4, and a broker of before
-that made the newest files of a store again without them.
+Whether tags are indexed is decided for each file: RocketMQ indexes them since 5.4, and an older
+broker may have recreated the newest files without them.
 """
 
 from dataclasses import dataclass
@@ -178,8 +178,8 @@ class IndexCheck:
     def _check_header_mss(
         self, file: _IndexFile, numbers: NDArray[np.int64], times: NDArray[np.int64]
     ) -> None:
-        """A query by time skips a file by what its header says of the first and the last
-        entry: `times` (ms) are those of the records of the entries `numbers`."""
+        """The times in the header, by which queries skip files, against those of the first and the
+        last entry: `times` (ms) are those of the records of the entries `numbers`."""
         for name, number, header_ms in (
             ("begin", 1, file.header.begin_timestamp),
             ("end", len(file.numbers), file.header.end_timestamp),
@@ -222,7 +222,7 @@ class IndexCheck:
         return np.concatenate(pairs) if pairs else np.zeros(0, np.int64), where
 
     def finish(self, log_end: int) -> None:
-        """Entries that point beyond the log."""
+        """Report entries that point beyond the log."""
         for file in self._sorted:
             beyond = int(np.searchsorted(file.physical, log_end))
             if beyond < len(file.physical):
@@ -236,6 +236,6 @@ class IndexCheck:
 
 
 def _pairs_of(columns: DispatchColumns) -> NDArray[np.int64]:
-    """record << 31 | hash of every entry that there must be."""
+    """record << 31 | hash of every wanted entry."""
     pairs: NDArray[np.int64] = columns.entry_record.astype(np.int64) << 31 | columns.key_hash
     return pairs

@@ -1,11 +1,11 @@
-"""The small files of a store, for verify: all that an open reads, each checked as far as possible.
+"""The small files of a store that an open reads, for verify, each checked as far as possible.
 
     tandemlog/*.json, *Checkpoint     a checksum
-    tandemlog/log-identity.json       JSON: an open does without it
+    tandemlog/log-identity.json       JSON: an open works without it
     tandemlog/replication.json        its own shape: no checksum, an operator may correct it
-    config/*.json                     its own shape: JSON, names that are names, numbers that can be
+    config/*.json                     its own shape: JSON, valid names, possible numbers
     checkpoint                        times and offsets that the log has; nothing behind them
-    lock, abort, fsync-failed         what is ever written into them
+    lock, abort, fsync-failed         one of the texts that are written into them
 
 RocketMQ's JSON has no checksum, so a digit that changed into another one is not detected.
 """

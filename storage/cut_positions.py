@@ -35,7 +35,10 @@ def cut_positions(parts: StoreParts, rows: Sequence[Row], cut: int) -> dict[int,
         return {}
     # before the queues: what is dispatched meanwhile is looked at twice, never skipped
     dispatched = max(parts.queues.next_offset, parts.log.min_offset)
-    firsts = {index: _first(parts, *row[:2], cut) for index, row in enumerate(rows)}
+    firsts = {}
+    for index, (topic, queue_id, _) in enumerate(rows):
+        dense = parts.queue_table.get(topic, queue_id)
+        firsts[index] = 0 if dense < 0 else parts.queues.first_at_or_after(dense, cut)
     beyond = {index: first for index, first in firsts.items() if rows[index][2] > first}
     end = min(cut, parts.log.committed.value)
     if not beyond or dispatched >= end:
@@ -59,11 +62,6 @@ def queue_end(parts: StoreParts, topic: str, queue_id: int) -> int | None:
     if dense in parts.queues.damaged:
         return None
     return max(int(parts.queue_table.next_queue_offsets[dense]), *parts.queues.ends_of([dense]))
-
-
-def _first(parts: StoreParts, topic: str, queue_id: int, cut: int) -> int:
-    dense = parts.queue_table.get(topic, queue_id)
-    return 0 if dense < 0 else parts.queues.first_at_or_after(dense, cut)
 
 
 def _tail_ends(parts: StoreParts, start: int, end: int) -> dict[int, int]:

@@ -47,7 +47,7 @@ class Task:
 
     name: str
     interval_s: float
-    turn: Callable[[], None]
+    turn: Callable[[], object]
     due_s: float = 0.0
     failed: str = ""
 
@@ -110,7 +110,7 @@ def housekeeping(
     parts: StoreParts,
     *,
     persist: Callable[[], None],
-    clean: Callable[[], None],
+    clean: Callable[[], object],
     note_failure: Callable[[], None],
     restore_reserve: Callable[[], None],
 ) -> list[Task]:

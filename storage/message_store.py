@@ -113,7 +113,7 @@ class MessageStore:
         tasks = housekeeping(
             parts,
             persist=self.persist,
-            clean=self._clean,
+            clean=lambda: self._cleaner.run(self._write_lock),
             note_failure=self._failure_note.save,
             restore_reserve=opened.reserve.restore,
         )
@@ -294,9 +294,6 @@ class MessageStore:
         """Apply from the next round on. Any thread."""
         self._cleaner.config = config
         self._keeper.set_interval(RETENTION, config.check_interval_ms / 1000)
-
-    def _clean(self) -> None:
-        self._cleaner.run(self._write_lock)
 
     # ---- puts
 

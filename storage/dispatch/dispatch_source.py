@@ -112,13 +112,14 @@ class DispatchSource:
         `start`, OffsetOutOfRangeError outside the log.
         """
         base, window = self._window(start, limit, max_bytes)
+        guess = None if self._starts is None else self._starts(start, start + len(window)) - start
         walked, headers = walk_strict(
             window,
             base_offset=start,
             limit=base + self.log.file_size - start,
             check_crc=False,
             check_property_crc=self._property_crc,
-            guess=self._guess(start, len(window)),
+            guess=guess,
         )
         if walked.stop is StopReason.INCOMPLETE and not walked.count and len(window) == max_bytes:
             # A record larger than a batch: exactly that one.
@@ -198,9 +199,6 @@ class DispatchSource:
         if not stray:
             self._sound_topics.update(columns.topics)
         return first_true(beyond | np.isin(columns.topic_index, stray))
-
-    def _guess(self, start: int, size: int) -> NDArray[np.int64] | None:
-        return None if self._starts is None else self._starts(start, start + size) - start
 
     def _window(self, start: int, limit: int, max_bytes: int) -> tuple[int, memoryview]:
         """The base of the file that holds `start`, and the bytes from there on."""

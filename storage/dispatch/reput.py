@@ -228,16 +228,13 @@ class ReputService:
             except Exception as error:
                 self._fail(error)
                 continue
-            if done:
-                self._gather(done, self._clock.monotonic() - began)
-            else:
+            if not done:
                 self._wake.wait(IDLE_WAIT_S)
-
-    def _gather(self, dispatched: int, spent_s: float) -> None:
-        waiting = self._confirmed.value - self.reputed.value
-        wait_s = gathering_s(dispatched, waiting, spent_s)
-        if wait_s > 0:
-            self._stopping.wait(wait_s)
+                continue
+            waiting = self._confirmed.value - self.reputed.value
+            wait_s = gathering_s(done, waiting, self._clock.monotonic() - began)
+            if wait_s > 0:
+                self._stopping.wait(wait_s)
 
     def _wait_out(self, fault: StoreError) -> None:
         """Nothing is lost by waiting: puts are held back by the distance (ReputPacing)."""

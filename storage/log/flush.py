@@ -51,7 +51,7 @@ class _Stage:
 
     name: str
     interval_ms: int
-    turn: Callable[[bool], None]
+    turn: Callable[[bool], object]
     wake: threading.Event = field(default_factory=threading.Event)
     thread: threading.Thread | None = None
 
@@ -70,13 +70,12 @@ class FlushService:
         self._next_busy_line = float("-inf")
         self._closing = False
         self._stages = [
-            _Stage("log-flush", config.flush_interval_ms, self._flush_turn, threading.Event())
+            _Stage("log-flush", config.flush_interval_ms, lambda woken: self.run_once(forced=woken))
         ]
         if config.buffered:
+            interval_ms = config.commit_interval_ms
             self._stages.append(
-                _Stage(
-                    "log-commit", config.commit_interval_ms, self._commit_turn, threading.Event()
-                )
+                _Stage("log-commit", interval_ms, lambda _woken: self.commit_once())
             )
         self._stop_listening: Callable[[], None] = lambda: None
 
@@ -161,12 +160,6 @@ class FlushService:
             self._log.wrote.value - self._log.flushed.value >= self._urgent_bytes
         ):
             self._stages[0].wake.set()
-
-    def _flush_turn(self, woken: bool) -> None:
-        self.run_once(forced=woken)
-
-    def _commit_turn(self, _woken: bool) -> None:
-        self.commit_once()
 
     def _say_busy(self, name: str, error: StoreBusyError) -> None:
         """Once a while: the next turn tries again."""

@@ -109,17 +109,15 @@ def analyze(geometry: Geometry, files: FileSystem) -> Analysis:
         _check_log_is_here(paths, geometry, analysis.point)
     try:
         analysis.log_start = mapped.start
-        if analysis.point is None and (missing := _records_before(mapped, geometry)):
-            analysis.notes.append(says_of_beginning(mapped, missing))
+        if analysis.point is None:
+            missing = records_before(mapped, open_queues(geometry, files, []))
+            if missing:
+                analysis.notes.append(says_of_beginning(mapped, missing))
         _scan(analysis, mapped, geometry, config)
         analysis.remains = remains_behind(mapped, analysis.log_end)
     finally:
         mapped.close()
     return analysis
-
-
-def _records_before(mapped: MappedFileQueue, geometry: Geometry) -> int:
-    return records_before(mapped, open_queues(geometry, geometry.files, []))
 
 
 def _check_log_is_here(paths: StorePaths, geometry: Geometry, point: RecoveryPoint | None) -> None:

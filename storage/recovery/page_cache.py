@@ -34,7 +34,8 @@ def forget_page_cache(paths: StorePaths, files: FileSystem, *, fsync_failed: boo
             cached += _files_below(each, files)
     _drop(cached, files)
     # only now may the recovery point be read: it is one of the files above
-    durable = 0 if fsync_failed else _noted_as_durable(paths, files)
+    point = None if fsync_failed else RecoveryPointFile(paths.recovery_point, files).load()
+    durable = 0 if point is None else point.flushed
     if paths.commit_log in folders:
         log = _files_below(paths.commit_log, files)
         _drop((each for each in log if not _ends_below(durable, each, files)), files)
@@ -47,12 +48,6 @@ def _drop(found: Iterable[Path], files: FileSystem) -> None:
             files.drop_cache(handle)
         finally:
             files.close(handle)
-
-
-def _noted_as_durable(paths: StorePaths, files: FileSystem) -> int:
-    """The noted log offset below which everything was fsynced; 0 if there is no note."""
-    point = RecoveryPointFile(paths.recovery_point, files).load()
-    return 0 if point is None else point.flushed
 
 
 def _ends_below(durable: int, path: Path, files: FileSystem) -> bool:

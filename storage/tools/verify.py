@@ -337,12 +337,13 @@ class _Verification:
     def _judge_unmatched(self) -> None:
         """Report records without a unit, once the whole log is known."""
         deleted: set[tuple[str, int]] = set()
+        begun_topics = {topic for topic, _ in self._begun_again}
         faults: list[Fault] = []
         for (topic, queue_id), unmatched in self._unmatched.items():
             if not unmatched:
                 continue
             if (topic, queue_id) not in self._queues and (
-                self._topics.is_deleted(topic) or self._topic_begun_again(topic)
+                self._topics.is_deleted(topic) or topic in begun_topics
             ):
                 deleted.add((topic, queue_id))
                 continue
@@ -360,9 +361,6 @@ class _Verification:
                 f"the log has records of {counted(len(deleted), 'queue')} of deleted topics "
                 f"({topic}/{queue_id}, …), which are not served"
             )
-
-    def _topic_begun_again(self, topic: str) -> bool:
-        return any(begun == topic for begun, _ in self._begun_again)
 
     def _check_ends(self) -> None:
         """Report units behind the last record of their queue, which point to no record."""

@@ -7,7 +7,7 @@
     recover      (recovery.py)
     flushed      all of the log is durable: nothing that counted as held can be missing any more
 
-While a master counts bytes that are not fsynced, a note says so. The note is withdrawn when the
+While a master counts bytes that are not fsynced, a note records it. The note is withdrawn when the
 term has ended and all is flushed, and while no puts come: the next put writes it again before it is
 stored, so the note always covers every byte that counts.
 

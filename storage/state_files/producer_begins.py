@@ -74,7 +74,7 @@ class ProducerBeginsFile:
         return data_kept
 
     def load(self, log_start: int) -> bytes | None:
-        """None if there is no file, if it is damaged (`note` then says so), or if the log begins
+        """None if there is no file, if it is damaged (as `note` then tells), or if the log begins
         before it: that log is empty, and the next master sends the part again."""
         data = read_small(self._files, self.path)
         if data is None:

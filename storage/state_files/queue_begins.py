@@ -85,7 +85,7 @@ class QueueBeginsFile:
         self.note = ""
 
     def load(self) -> QueueBegins | None:
-        """None if there is no file, or a damaged one: `note` then says so."""
+        """None if there is no file, or a damaged one, which `note` then describes."""
         data = read_small(self._files, self.path)
         if data is None:
             return None

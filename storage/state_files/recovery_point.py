@@ -103,7 +103,7 @@ class RecoveryPointFile:
         self.dispatched = 0
 
     def load(self) -> RecoveryPoint | None:
-        """None if there is no file, or a damaged one: `note` then says so."""
+        """None if there is no file, or a damaged one, which `note` then describes."""
         data = read_small(self._files, self.path)
         if data is None:
             return None

@@ -1,17 +1,15 @@
 """Producers whose requests have all expired are known to a slave that never had them."""
 
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 
 from fakes.crashed_stores import flip
+from fakes.joined_slaves import REPLICATED, begin, confirm_all, copy, drop_all, joined
 from fakes.mortal_files import DeathError, MortalFiles
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from tandemlog.format.errors import FormatError
-from tandemlog.format.files.epochs import EpochEntry
 from tandemlog.format.record.producer_mark import ProducerMark
-from tandemlog_server.storage.config import ConfirmSource
 from tandemlog_server.storage.errors import BatchRefusedError
 from tandemlog_server.storage.producers.producer_table import ProducerTable
 from tandemlog_server.storage.recovery.prologue import prologue
@@ -19,7 +17,6 @@ from tandemlog_server.storage.retention.cleaner import Cleaner
 from tandemlog_server.storage.state_files.producer_begins import table_before
 from tandemlog_server.storage.tools.verify import verify
 
-REPLICATED = replace(CONFIG, confirm=ConfirmSource.REPLICATION)
 BEGINS = DIRECTORY / "tandemlog" / "producers-begin"
 TABLE = DIRECTORY / "tandemlog" / "producers"
 LAST = 9
@@ -46,45 +43,6 @@ def grow(master: Bench) -> None:
         master.put(10, size=40)
     confirm_all(master)
     drop_all(master)
-
-
-def drop_all(bench: Bench) -> None:
-    cleaner = Cleaner(bench.store._parts, sleep=lambda _: None)
-    cleaner.drop_before(bench.store.log.files[-1].base)
-
-
-def confirm_all(bench: Bench) -> None:
-    bench.store.flush()
-    bench.store.advance_confirmed(bench.store.log.wrote.value)
-    bench.store.reput.run_to()
-
-
-def joined(master: Bench, slave: Bench | None = None) -> Bench:
-    slave = slave if slave is not None else Bench(REPLICATED, topics=())
-    begin(master, slave)
-    copy(master, slave)
-    return slave
-
-
-def begin(master: Bench, slave: Bench) -> None:
-    start = master.store.log.min_offset
-    assert slave.store.needs_prologue
-    if slave.store.log.wrote.value != start:
-        slave.store.reset(start)
-    slave.store.take_prologue(master.store.prologue(start))
-    slave.store.topics.replace_from_json(master.store.topics.to_json())
-
-
-def copy(master: Bench, slave: Bench, end: int | None = None) -> None:
-    log, position = master.store.log, slave.store.log.wrote.value
-    end = log.committed.value if end is None else end
-    if not slave.store.epochs.table.entries:
-        slave.store.epochs.append(EpochEntry(1, 0))
-    while position < end:
-        piece = bytes(log.read(position, min(3000, end - position)))
-        slave.store.append_raw(position, piece)
-        position += len(piece)
-    confirm_all(slave)
 
 
 def knows(bench: Bench, last: int = LAST) -> None:

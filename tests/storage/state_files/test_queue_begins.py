@@ -1,24 +1,21 @@
 """Queues whose records have all expired keep their numbers, also where the records never were."""
 
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 
 from fakes.crashed_stores import flip
+from fakes.joined_slaves import REPLICATED, begin, confirm_all, copy, drop_all, joined
 from fakes.mortal_files import DeathError, MortalFiles
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from tandemlog.format.errors import FormatError
-from tandemlog.format.files.epochs import EpochEntry
 from tandemlog_server.storage.config import ConfirmSource
-from tandemlog_server.storage.retention.cleaner import Cleaner
 from tandemlog_server.storage.state_files.producer_begins import table_before
 from tandemlog_server.storage.state_files.queue_begins import QueueBegins, decode
 from tandemlog_server.storage.tools.rebuild import rebuild
 from tandemlog_server.storage.tools.recover import recover
 from tandemlog_server.storage.tools.verify import verify
 
-REPLICATED = replace(CONFIG, confirm=ConfirmSource.REPLICATION)
 BEGINS = DIRECTORY / "tandemlog" / "queue-begins.json"
 POINT = DIRECTORY / "tandemlog" / "recovery.json"
 IDLE = 37
@@ -37,45 +34,6 @@ def expired(idle: int = IDLE) -> Bench:
     assert master.store.log.min_offset >= CONFIG.commit_log_file_size
     assert master.bodies(queue_id=1) == []
     return master
-
-
-def drop_all(bench: Bench) -> None:
-    """Retention: every file but the newest."""
-    cleaner = Cleaner(bench.store._parts, sleep=lambda _: None)
-    cleaner.drop_before(bench.store.log.files[-1].base)
-
-
-def confirm_all(bench: Bench) -> None:
-    bench.store.flush()
-    bench.store.advance_confirmed(bench.store.log.wrote.value)
-    bench.store.reput.run_to()
-
-
-def joined(master: Bench, slave: Bench | None = None) -> Bench:
-    """A slave that begins with an empty log, as a stream does it."""
-    slave = slave if slave is not None else Bench(REPLICATED, topics=())
-    begin(master, slave)
-    copy(master, slave)
-    return slave
-
-
-def begin(master: Bench, slave: Bench) -> None:
-    start = master.store.log.min_offset
-    assert slave.store.needs_prologue
-    slave.store.reset(start)
-    slave.store.take_prologue(master.store.prologue(start))
-    slave.store.topics.replace_from_json(master.store.topics.to_json())
-
-
-def copy(master: Bench, slave: Bench) -> None:
-    log, position = master.store.log, slave.store.log.wrote.value
-    if not slave.store.epochs.table.entries:
-        slave.store.epochs.append(EpochEntry(1, 0))
-    while position < log.committed.value:
-        piece = bytes(log.read(position, 3000))
-        slave.store.append_raw(position, piece)
-        position += len(piece)
-    confirm_all(slave)
 
 
 def next_of(bench: Bench, queue_id: int = 1) -> int:

@@ -355,12 +355,12 @@ def test_a_disk_above_the_warning_level_takes_no_puts() -> None:
     bench.put(10)
     bench.settle()
     bench.files.capacity = bench.files.disk_usage(DIRECTORY).used * 3 // 2
-    bench.store._clean()
+    bench.store._cleaner.run(bench.store._write_lock)
     with pytest.raises(DiskFullError, match="disk_warning_percent"):
         bench.put()
     assert "% full" in bench.store.read_only_reason
     bench.files.capacity = 1 << 50
-    bench.store._clean()
+    bench.store._cleaner.run(bench.store._write_lock)
     bench.put()
 
 

@@ -198,7 +198,7 @@ class AsyncAdmin:
 
         try:
             return takeover_of(await self._connection.on_master(ask))
-        except NoMasterError:  # between two terms the node is none, and can be asked
+        except NoMasterError:  # between two terms the node is no master, and can be asked
             return takeover_of(await ask(await self._reader.node()))
 
     async def create_topic(
@@ -223,16 +223,16 @@ class AsyncAdmin:
                 f"perm {perm!r}: it must be the sum of 4 (read) and 2 (write): 6, 4 or 2",
                 field="perm",
             )
-        held = await self._held(name) if update else TopicInfo(name)
-        wanted = held.changed(queues, perm=perm, order=order, attributes=attributes)
+        present = await self._held(name) if update else TopicInfo(name)
+        topic = present.changed(queues, perm=perm, order=order, attributes=attributes)
         request = admin_pb2.CreateTopicRequest(
             topic=admin_pb2.Topic(
                 name=name,
-                read_queues=wanted.read_queues,
-                write_queues=wanted.write_queues,
-                perm=wanted.perm,
-                order=wanted.order,
-                attributes=wanted.attributes,
+                read_queues=topic.read_queues,
+                write_queues=topic.write_queues,
+                perm=topic.perm,
+                order=topic.order,
+                attributes=topic.attributes,
             ),
             update=update,
         )
@@ -398,7 +398,7 @@ class AsyncAdmin:
         """Messages with this key or unique id, stored between two times (ms or datetime; 0: no
         bound). `max_messages` 0 means 64, more with `everything`; `tags`: `key` is a tag."""
         most = MAX_QUERY_ALL if everything else MAX_QUERY
-        left = min(max_messages or most, most)
+        missing = min(max_messages or most, most)
         request = broker_pb2.QueryByKeyRequest(
             topic=topic,
             key=key,
@@ -407,27 +407,27 @@ class AsyncAdmin:
             tags=tags,
             all=everything,
         )
-        found: list[ReceivedMessage] = []
-        while left > 0:
-            request.max_messages = left
+        messages: list[ReceivedMessage] = []
+        while missing > 0:
+            request.max_messages = missing
             answer = await self._reader.ask(
                 lambda node: node.ask(node.broker.QueryByKey, request, self._timeout_ms)
             )
             older = messages_of(answer.records, answer.sizes)
-            found = older + found  # the newest come first, each page in the log's order
-            left -= len(older)
+            messages = older + messages  # the newest come first, each page in the log's order
+            missing -= len(older)
             request.page = answer.next_page
             if not request.page:
                 break
-        return found
+        return messages
 
     async def query_by_id(self, msg_id: str, topic: str | None = None) -> ReceivedMessage | None:
         """The message with this offset id; with `topic`, also the one with this unique id
-        (UNIQ_KEY), which has the same form. None if there is none."""
+        (UNIQ_KEY), which has the same form. None if no message has it."""
         if topic is not None:
-            found = await self.query_by_key(topic, msg_id, max_messages=1)
-            if found:
-                return found[0]
+            messages = await self.query_by_key(topic, msg_id, max_messages=1)
+            if messages:
+                return messages[0]
         try:
             store_host, offset = decode_offset_id(msg_id)
         except FormatError as error:

@@ -56,7 +56,7 @@ class ClientHook:
 
 class Hooks:
     """The hooks of one client, each event with those that override its method. Raises
-    InvalidArgumentError for what is no hook."""
+    InvalidArgumentError for an object that is not a hook."""
 
     def __init__(self, hooks: Sequence[ClientHook]) -> None:
         check_hooks(hooks)
@@ -122,7 +122,7 @@ class Hooks:
 
 
 def check_hooks(hooks: Sequence[ClientHook]) -> None:
-    """Raises InvalidArgumentError for what is no hook, a class instead of an object, say."""
+    """Raises InvalidArgumentError for anything else, such as a class instead of an object."""
     for hook in hooks:
         if not isinstance(hook, ClientHook):
             raise InvalidArgumentError(

@@ -73,24 +73,24 @@ class ProducerTracing:
     def __init__(self) -> None:
         self._api = _api()
 
-    def begin(self, message: Message) -> tuple["Span", Message]:
+    def start(self, message: Message) -> tuple["Span", Message]:
         """A span for sending `message`, and the message with its context. A context that the
         message has already stays."""
         span = self._span(message.topic)
         span.set_attribute("messaging.message.body.size", len(message.body))
-        given = message.properties or {}
-        carried = {} if TRACEPARENT in given else self.carried(span)
-        return span, replace(message, properties={**given, **carried}) if carried else message
+        properties = message.properties or {}
+        carried = {} if TRACEPARENT in properties else self.carried(span)
+        return span, replace(message, properties={**properties, **carried}) if carried else message
 
-    def begin_many(self, topic: str | None) -> "Span":
+    def start_many(self, topic: str | None) -> "Span":
         """One span for all messages of a send_many."""
         return self._span(topic)
 
     def carried(self, span: "Span") -> dict[str, str]:
         """The properties by which a message carries the context of `span`."""
-        found: dict[str, str] = {}
-        self._api.propagator.inject(found, self._api.trace.set_span_in_context(span))
-        return found
+        properties: dict[str, str] = {}
+        self._api.propagator.inject(properties, self._api.trace.set_span_in_context(span))
+        return properties
 
     def end_with(self, span: "Span", outcome: Outcome) -> None:
         """End the span when the send has its outcome."""
@@ -134,8 +134,8 @@ class SendingMany:
         self._span = span
         self.carried = carried
 
-    def told(self, result: SendManyResult) -> SendManyResult:
-        """Note the result in the span, and give it back."""
+    def noted(self, result: SendManyResult) -> SendManyResult:
+        """`result`, noted in the span."""
         if self._span is not None:
             self._span.set_attribute("messaging.batch.message_count", result.count)
         return result
@@ -147,7 +147,7 @@ def sending_many(tracing: ProducerTracing | None, topic: str | None) -> Iterator
     if tracing is None:
         yield SendingMany()
         return
-    span = tracing.begin_many(topic)
+    span = tracing.start_many(topic)
     try:
         yield SendingMany(span, tracing.carried(span))
     except BaseException as error:
@@ -181,32 +181,32 @@ def context_of(properties: Mapping[str, str]) -> "Context":
     """The producer's context that a message carries, for a caller that makes its own spans; an
     empty one if it carries none."""
     api = _api()
-    found: Context = api.propagator.extract(properties, api.context.Context())
-    return found
+    context: Context = api.propagator.extract(properties, api.context.Context())
+    return context
 
 
 def _links(api: _Api, carriers: Iterable[Mapping[str, str]]) -> "list[Link]":
     """One for each context, though many messages may carry the same."""
-    found: dict[str, Link] = {}
+    links: dict[str, Link] = {}
     for carrier in carriers:
         text = carrier.get(TRACEPARENT)
-        if text is None or text in found:
+        if text is None or text in links:
             continue
         context = api.trace.get_current_span(context_of(carrier)).get_span_context()
         if context.is_valid:
-            found[text] = api.trace.Link(context)
-        if len(found) == MAX_LINKS:
+            links[text] = api.trace.Link(context)
+        if len(links) == MAX_LINKS:
             break
-    return list(found.values())
+    return list(links.values())
 
 
 def _attributes(name: str, kind: str, topic: str | None) -> dict[str, str | int]:
     """OpenTelemetry's semantic conventions for messaging."""
-    made: dict[str, str | int] = {
+    attributes: dict[str, str | int] = {
         "messaging.system": SYSTEM,
         "messaging.operation.name": name,
         "messaging.operation.type": kind,
     }
     if topic:
-        made["messaging.destination.name"] = topic
-    return made
+        attributes["messaging.destination.name"] = topic
+    return attributes

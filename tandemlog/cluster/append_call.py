@@ -54,7 +54,7 @@ class GrpcAppendCall:
     """By gRPC."""
 
     def __init__(self, call: "aio.StreamStreamCall[Any, Any]", failure: Failure) -> None:
-        self._call = own_grpc.begun(call)
+        self._call = own_grpc.note_call(call)
         self._failure = failure
 
     async def write(self, request: Sequence[bytes | memoryview]) -> None:
@@ -84,7 +84,7 @@ class DataAppendCall:
         self._authorization = authorization
         self._failure = failure
         self._cancelled = False
-        self._number, self._answers = link.begin()
+        self._number, self._answers = link.start_call()
 
     async def write(self, request: Sequence[bytes | memoryview]) -> None:
         try:

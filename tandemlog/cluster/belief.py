@@ -13,7 +13,7 @@ other node answers.
 A node has a vote where the caller, a node believed before, or a node of another origin names its
 endpoint: a foreign cluster does not win by naming its own nodes, which may have the same ids.
 
-Until a cluster has told whence it has its epochs, the master that answers first is not taken before
+Until it is known where a cluster gets its epochs, the master that answers first is not taken before
 the caller's other endpoints have had their time (`is_settled`). All of this is pure.
 """
 
@@ -29,7 +29,7 @@ empty for a node that elects and did not say it: an older one, or one before its
 
 
 def origin_of(answer: admin_pb2.DescribeClusterResponse) -> str:
-    """Whence the answering node has its epoch."""
+    """Where the answering node gets its epoch."""
     return answer.coordinator.cluster_uuid if answer.HasField("coordinator") else CONFIGURED
 
 
@@ -38,20 +38,20 @@ def believed_origin(
 ) -> str:
     """The origin that the picture is made of. `held` is that of the picture before, `known` the ids
     of all nodes that it showed, `given` the endpoints whose answers have a vote (None: all)."""
-    said = {endpoint: origin_of(each) for endpoint, each in answers.items()}
-    if not said:
+    origins = {endpoint: origin_of(each) for endpoint, each in answers.items()}
+    if not origins:
         return held
-    owner = _owner_of_silent(list(said.values()), held)
-    said = {endpoint: origin or owner for endpoint, origin in said.items()}
-    nodes: dict[str, set[str]] = {origin: set() for origin in said.values()}
-    votes: dict[str, set[str]] = {origin: set() for origin in said.values()}
+    owner = _owner_of_silent(list(origins.values()), held)
+    origins = {endpoint: origin or owner for endpoint, origin in origins.items()}
+    nodes: dict[str, set[str]] = {origin: set() for origin in origins.values()}
+    votes: dict[str, set[str]] = {origin: set() for origin in origins.values()}
     for endpoint, each in answers.items():
-        origin = said[endpoint]
+        origin = origins[endpoint]
         nodes[origin].add(each.answered_by)
-        if given is None or endpoint in given or _is_named(endpoint, origin, answers, said):
+        if given is None or endpoint in given or _is_named(endpoint, origin, answers, origins):
             votes[origin].add(each.answered_by)
     epochs = {
-        origin: max(claim(each) for at, each in answers.items() if said[at] == origin)
+        origin: max(claim(each) for at, each in answers.items() if origins[at] == origin)
         for origin in nodes
     }
 
@@ -155,7 +155,7 @@ def counted_epoch(answer: admin_pb2.DescribeClusterResponse) -> int:
 
 
 def ahead(answer: admin_pb2.DescribeClusterResponse, given: int) -> str:
-    """Why the answering node is none to read from, if it has seen an epoch above `given`, the
+    """Why reads must not go to the answering node, if it has seen an epoch above `given`, the
     newest that the coordinator gave as far as any node knows; empty if it has not."""
     epoch = _own_epoch(answer)
     if not answer.coordinator.cluster_uuid or not 0 < given < epoch:

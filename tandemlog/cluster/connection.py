@@ -300,12 +300,14 @@ class Connection:
         )
 
     async def _discover(self, patient: bool = False) -> Topology:
-        known = dict.fromkeys(self.seeds)
-        known.update(dict.fromkeys(node.endpoint for node in self.topology.nodes if node.endpoint))
+        endpoints = dict.fromkeys(self.seeds)
+        endpoints.update(
+            dict.fromkeys(node.endpoint for node in self.topology.nodes if node.endpoint)
+        )
         if self._first_look is None:
             self._first_look = time.monotonic()
         self._patient = patient or not self.topology.nodes
-        answers, failures = await self._describe_all(known)
+        answers, failures = await self._describe_all(endpoints)
         self._never_heard.difference_update(answers)
         self._was_answered = self._was_answered or bool(answers)
         if (
@@ -317,10 +319,10 @@ class Connection:
         unanswered = {endpoint: each.reason or "refused" for endpoint, each in failures.items()}
         known_before = self.topology
         if self.epochs.value > known_before.newest_epoch:
-            # an answer named it, and not of whom: no master may say that it was its own
+            # an answer named this epoch and not its master: no master may claim it
             known_before = replace(known_before, newest_epoch=self.epochs.value, newest_of="")
         self.topology = topology = merge_answers(
-            answers, tuple(known), known_before, unanswered, self._given
+            answers, tuple(endpoints), known_before, unanswered, self._given
         )
         if not self._never_heard:
             self._given.update(
@@ -358,8 +360,8 @@ class Connection:
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, AGAIN_MOST_S)
             asked = [self._describe(endpoint) for endpoint in sorted(self._never_heard)]
-            found = await asyncio.gather(*asked)
-            if not all(isinstance(each, TandemlogError) for each in found):
+            answers = await asyncio.gather(*asked)
+            if not all(isinstance(each, TandemlogError) for each in answers):
                 with contextlib.suppress(TandemlogError):
                     await self.refresh(patient=True)
         self._listener = None
@@ -382,7 +384,7 @@ class Connection:
         who the master is."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.options.discovery_timeout_ms / 1000
-        held = None if self._patient else self.topology.origin
+        origin_before = None if self._patient else self.topology.origin
 
         def describe(endpoint: str) -> "asyncio.Task[_Described]":
             return loop.create_task(self._describe(endpoint), name="tandemlog-describe")
@@ -391,9 +393,9 @@ class Connection:
         answers: dict[str, admin_pb2.DescribeClusterResponse] = {}
         failures: dict[str, TandemlogError] = {}
         try:
-            while tasks and (left := deadline - loop.time()) > 0:
+            while tasks and (wait_s := deadline - loop.time()) > 0:
                 done, _ = await asyncio.wait(
-                    tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED
+                    tasks, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED
                 )
                 for task in done:
                     endpoint, answer = tasks.pop(task), task.result()
@@ -407,7 +409,10 @@ class Connection:
                             tasks[describe(other)] = other
                     deadline = min(deadline, loop.time() + OTHERS_S)
                 all_given = all(each in answers or each in failures for each in self.seeds)
-                if any(is_settled(each, held, all_given=all_given) for each in answers.values()):
+                if any(
+                    is_settled(each, origin_before, all_given=all_given)
+                    for each in answers.values()
+                ):
                     deadline = min(deadline, loop.time() + SETTLED_S)
         finally:
             for task in tasks:

@@ -57,8 +57,8 @@ CONNECT_S: Final = 1.0
 LARGEST_PULL_BYTES: Final = 64 << 10
 """Of a request: it has to fit into the socket."""
 _READ_BYTES: Final = 64 << 10
-_LOOK_S: Final = 60.0
-"""Between two looks of a thread whether its loop was closed, and the link was not."""
+_CHECK_S: Final = 60.0
+"""How often a thread checks whether its loop was closed and the link was not."""
 
 
 class DataLinkError(Exception):
@@ -81,7 +81,7 @@ class Answers:
         self._lost = ""
         self._waiter: asyncio.Future[None] | None = None
 
-    def take(self, answer: Frame) -> None:
+    def add(self, answer: Frame) -> None:
         self._frames.append(answer)
         self._wake()
 
@@ -102,11 +102,11 @@ class Answers:
                 raise DataLinkError(self._lost)
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
-        found = self._frames.popleft()
-        if found.kind is Kind.ANSWER:
-            return found.payload
+        answer = self._frames.popleft()
+        if answer.kind is Kind.ANSWER:
+            return answer.payload
         try:
-            code, text = read_status(found.payload)
+            code, text = read_status(answer.payload)
         except DataFrameError as error:
             raise DataLinkError(str(error)) from None
         raise DataStatusError(code, text)
@@ -161,7 +161,7 @@ class DataLink:
 
     async def pull(self, request: bytes, authorization: str, timeout_s: float) -> Buffer:
         """The encoded answer. Raises DataLinkError, DataStatusError and TimeoutError."""
-        number, answers = self.begin()
+        number, answers = self.start_call()
         try:
             self._send_whole(number, Kind.PULL, [request], authorization)
             async with asyncio.timeout(timeout_s):
@@ -176,7 +176,7 @@ class DataLink:
         finally:
             self._calls.pop(number, None)
 
-    def begin(self) -> tuple[int, Answers]:
+    def start_call(self) -> tuple[int, Answers]:
         """The number of a new call, and what will be answered to it. Raises DataLinkError."""
         number = next(self._numbers)
         if number > LAST_CALL:
@@ -190,9 +190,9 @@ class DataLink:
     ) -> None:
         """One request of the stream `call`, behind the one before. One that is given up ends the
         link. Raises DataLinkError."""
-        if left := self._send(call, Kind.APPEND, request, authorization):
+        if unsent := self._send(call, Kind.APPEND, request, authorization):
             self._sending = self._loop.create_future()
-            self._large.put(left)
+            self._large.put(unsent)
             try:
                 await asyncio.shield(self._sending)
             except asyncio.CancelledError:
@@ -265,7 +265,7 @@ class DataLink:
             for each in self._reader.feed(data):
                 self.answered = True
                 if each.call in self._calls:
-                    self._calls[each.call].take(each)
+                    self._calls[each.call].add(each)
         except BlockingIOError:
             return
         except (OSError, DataFrameError) as error:
@@ -311,7 +311,7 @@ class DataLink:
     def _send_large(self, sock: socket.socket) -> None:
         while not self._loop.is_closed():
             with contextlib.suppress(queue.Empty):
-                parts = self._large.get(timeout=_LOOK_S)
+                parts = self._large.get(timeout=_CHECK_S)
                 if not parts:
                     return
                 for part in parts:
@@ -326,7 +326,7 @@ class DataLink:
             self.answered = True
             # it has one; a node that sends others does not fill the loop with them
             if (answers := self._calls.pop(call, None)) is not None:
-                self._loop.call_soon_threadsafe(answers.take, answer)
+                self._loop.call_soon_threadsafe(answers.add, answer)
             del answer
 
 

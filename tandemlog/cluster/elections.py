@@ -22,8 +22,8 @@ class ClusterChange(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RosterNode:
-    """A node that belongs to the cluster, or did. `up`: its lease holds; what stands below that is
-    known only of such a node."""
+    """A node that belongs to the cluster, or did. `up`: its lease holds; the fields behind it are
+    known only while it does."""
 
     node_id: str
     removed: bool

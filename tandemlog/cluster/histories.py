@@ -52,13 +52,13 @@ async def check_positions(
             put_history(history, request.history)
         answer = await node.ask(node.broker.CheckPositions, request, timeout_ms)
         try:
-            found = history_of(answer.history)
+            current = history_of(answer.history)
         except FormatError as error:
             raise BadRecordError(f"{node.endpoint}: {error}") from error
-        if compared is not None and found.newest != compared.newest:
+        if compared is not None and current.newest != compared.newest:
             # another term has begun between two parts: what the first said is of the one before
             return await check_positions(node, history, positions, timeout_ms)
-        compared = found
+        compared = current
         cut.update({(each.topic, each.queue_id): each.queue_offset for each in answer.cut})
     assert compared is not None
     if history is not None and is_behind(compared, history):

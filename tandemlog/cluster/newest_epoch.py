@@ -21,7 +21,7 @@ class NewestEpoch:
         self.value = 0
 
     def believe(self, answer: Any, endpoint: str) -> None:
-        """Take the epoch of an answer in, if it says one. Raises NotMasterError for one that is
+        """Note the epoch of an answer, if it has one. Raises NotMasterError for one that is
         older than what was heard before."""
         error = getattr(answer, "error", None)
         epoch: int = getattr(answer, "master_epoch", 0) or getattr(error, "master_epoch", 0)

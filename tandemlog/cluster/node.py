@@ -195,7 +195,7 @@ class Node:
         metadata = self.metadata
         try:
             call = method(request, timeout=timeout_ms / 1000, metadata=metadata)
-            answer = await own_grpc.begun(call)
+            answer = await own_grpc.note_call(call)
         except own_grpc.aio.AioRpcError as error:
             raise await self.failure(error, metadata) from None
         except own_grpc.aio.UsageError as error:
@@ -215,22 +215,22 @@ class Node:
     async def _failure(
         self, status: "grpc.StatusCode", details: str | None, metadata: Metadata
     ) -> TandemlogError:
-        found = error_from_rpc(status, details, self.endpoint)
-        if isinstance(found, AuthenticationError):
+        typed = error_from_rpc(status, details, self.endpoint)
+        if isinstance(typed, AuthenticationError):
             replaced = self._files.current(look=True).metadata != metadata
             if replaced or self._files.token_is_new:
                 return NodeUnavailableError(
-                    f"{found}; the token was replaced a moment ago", reason=found.reason
+                    f"{typed}; the token was replaced a moment ago", reason=typed.reason
                 )
-            return found.restated(f"{found}{_which_token(self._files.security)}")
+            return typed.restated(f"{typed}{_which_token(self._files.security)}")
         security = self._files.security
-        if not security.tls or not isinstance(found, NodeUnavailableError):
-            return found
+        if not security.tls or not isinstance(typed, NodeUnavailableError):
+            return typed
         if not tls_faults.may_be_handshake(details):
-            return found
+            return typed
         fault = await tls_faults.explain(self.endpoint, security)
         if fault is None:
-            return found
+            return typed
         text = f"{self.endpoint}: {fault.text}"
         kind = AuthenticationError if fault.certain else NodeUnavailableError
         return kind(text, reason=fault.short)

@@ -35,15 +35,15 @@ async def pages_of_topics(
 ) -> list[admin_pb2.Topic]:
     """The topics `names`, or all. `of_master`: the caller takes them for the cluster's, so a node
     that does not know that it leads refuses."""
-    found: list[admin_pb2.Topic] = []
+    topics: list[admin_pb2.Topic] = []
     for part in in_parts(names, MAX_NAMES) or [()]:
 
         async def page_of(page: str, part: Sequence[str] = part) -> str:
             answer = await ask(
                 admin_pb2.ListTopicsRequest(names=part, page=page, of_master=of_master)
             )
-            found.extend(answer.topics)
+            topics.extend(answer.topics)
             return answer.next_page
 
         await every_page(page_of)
-    return found
+    return topics

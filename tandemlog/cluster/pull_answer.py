@@ -65,18 +65,18 @@ def _part(view: memoryview) -> PullPart:
     if len(view) < _SMALL:
         head = broker_pb2.QueueRecords.FromString(bytes(view))
         return PullPart(head, head.records)
-    found, rest = _split(view, _RECORDS)
-    return PullPart(broker_pb2.QueueRecords.FromString(rest), found[-1] if found else view[:0])
+    records, rest = _split(view, _RECORDS)
+    return PullPart(broker_pb2.QueueRecords.FromString(rest), records[-1] if records else view[:0])
 
 
 def _split(view: memoryview, wanted: int) -> tuple[list[memoryview], bytes]:
     """The values of the fields `wanted`, and all others as they are encoded."""
-    found, others = [], []
+    values, others = [], []
     begin = 0
     for number, _, _, start, end in fields(view):
         if number == wanted:
-            found.append(view[start:end])
+            values.append(view[start:end])
         else:
             others.append(view[begin:end])
         begin = end
-    return found, b"".join(others)
+    return values, b"".join(others)

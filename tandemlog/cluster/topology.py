@@ -121,7 +121,7 @@ class Topology:
     `asked` are endpoints, `unanswered` says of those that gave no answer why, if that is known.
     `newest_epoch` is the highest that a node of this cluster has told since the first picture,
     `newest_of` the node that told it.
-    `coordinator` is None where roles are configured. `origin`: whence the cluster has its epochs
+    `coordinator` is None where roles are configured. `origin`: where the cluster gets its epochs
     (belief.py); empty where no node has answered yet.
     """
 
@@ -167,7 +167,7 @@ class Topology:
 
     def candidates(self, read_from: ReadFrom, *, prefer_slave: bool = False) -> list[NodeInfo]:
         """Whom to read from, best first: slaves by in-sync and lag; for ANY the master stands
-        before them, or behind with `prefer_slave`. Reachable nodes come before the rest."""
+        before them, or after them with `prefer_slave`. Reachable nodes come before the rest."""
         slaves = sorted(
             (
                 node
@@ -188,14 +188,16 @@ class Topology:
         """Which nodes were asked, with the results, for error messages. If none responded, it
         suggests naming another node, because the client finds the others only through a live
         one."""
-        said = {
+        states = {
             node.endpoint: node.contradiction or node.state or node.role
             for node in self.nodes
             if node.reachable
         }
-        way_out = "" if said else WAY_OUT
-        said = {**self.unanswered, **said}
-        return ", ".join(f"{name} ({said.get(name, 'no answer')})" for name in self.asked) + way_out
+        way_out = "" if states else WAY_OUT
+        states = {**self.unanswered, **states}
+        return (
+            ", ".join(f"{name} ({states.get(name, 'no answer')})" for name in self.asked) + way_out
+        )
 
 
 def merge_answers(
@@ -208,8 +210,8 @@ def merge_answers(
     """The picture from the nodes' answers by the endpoint that was asked; `unanswered` says why an
     endpoint gave none, `given` which were not only named by the answers (None: all)."""
     reasons = dict(unanswered or {})
-    known = [_own_id(node.node_id) for node in previous.nodes]
-    origin = believed_origin(answers, previous.origin, known, given)
+    node_ids = [_own_id(node.node_id) for node in previous.nodes]
+    origin = believed_origin(answers, previous.origin, node_ids, given)
     believed = {at: each for at, each in answers.items() if fits(origin_of(each), origin)}
     reached = _reached(believed, previous)
     used = {at: each for at, each in believed.items() if reached[each.answered_by] == at}
@@ -264,7 +266,7 @@ def _members(
 ) -> tuple[dict[str, NodeInfo], list[tuple[int, str]]]:
     """The cluster's own nodes by id, and which of them says in which epoch that it leads."""
     own: dict[str, NodeInfo] = {}
-    told: dict[str, tuple[tuple[int, bool], NodeInfo]] = {}
+    reports: dict[str, tuple[tuple[int, bool], NodeInfo]] = {}
     claims: list[tuple[int, str]] = []
     for answer in used.values():
         master_speaks = bool(answer.master_id) and answer.answered_by == answer.master_id
@@ -276,9 +278,9 @@ def _members(
                 if master_speaks:
                     claims.append((status.epoch, status.node_id))
             rank = (status.epoch, master_speaks)
-            if status.node_id not in told or rank > told[status.node_id][0]:
-                told[status.node_id] = (rank, info)
-    nodes = {node_id: _both(own.get(node_id), info) for node_id, (_, info) in told.items()}
+            if status.node_id not in reports or rank > reports[status.node_id][0]:
+                reports[status.node_id] = (rank, info)
+    nodes = {node_id: _both(own.get(node_id), info) for node_id, (_, info) in reports.items()}
     return nodes, claims
 
 
@@ -300,7 +302,7 @@ def _strangers(
     id under which it is shown. `members` are the cluster's own nodes, `used` their answers. A
     member that answered under several endpoints is not a stranger; a stranger that did so is shown
     once."""
-    found: dict[str, NodeInfo] = {}
+    strangers: dict[str, NodeInfo] = {}
     seen = list(used.values())
     for endpoint, answer in sorted(answers.items()):
         name, itself = answer.answered_by, _itself(answer)
@@ -309,20 +311,22 @@ def _strangers(
         seen.append(answer)
         member = members.get(name)
         same_place = member is None or member.endpoint in (endpoint, itself.endpoint)
-        if same_place and name not in found and not (member and member.reachable):
-            shown, told = name, ""
+        if same_place and name not in strangers and not (member and member.reachable):
+            shown, member_at = name, ""
         else:
-            shown, told = f"{name}{AT}{endpoint}", member.endpoint if member else ""
+            shown, member_at = f"{name}{AT}{endpoint}", member.endpoint if member else ""
         copy = fits(origin_of(answer), origin)
-        found[shown] = replace(
+        strangers[shown] = replace(
             _info(itself, endpoint, reachable=True),
             node_id=shown,
             in_sync=False,
             contradiction=(
-                why_not_used(answer, told) if copy else why_not_believed(answer, origin, told)
+                why_not_used(answer, member_at)
+                if copy
+                else why_not_believed(answer, origin, member_at)
             ),
         )
-    return found
+    return strangers
 
 
 def _is_same(
@@ -381,13 +385,13 @@ def _reached(believed: Answers, previous: Topology) -> dict[str, str]:
     """Node id -> the endpoint under which it is used: of two that say that they lead under one id
     that of the later epoch. One that answered under several keeps the one that it had."""
     before = {node.node_id: node.endpoint for node in previous.nodes}
-    found: dict[str, tuple[tuple[int, bool], str]] = {}
+    ranked: dict[str, tuple[tuple[int, bool], str]] = {}
     for endpoint, answer in believed.items():
         node_id = answer.answered_by
         rank = (claim(answer), endpoint == before.get(node_id))
-        if node_id not in found or rank > found[node_id][0]:
-            found[node_id] = rank, endpoint
-    return {node_id: endpoint for node_id, (_, endpoint) in found.items()}
+        if node_id not in ranked or rank > ranked[node_id][0]:
+            ranked[node_id] = rank, endpoint
+    return {node_id: endpoint for node_id, (_, endpoint) in ranked.items()}
 
 
 def _both(own: NodeInfo | None, told: NodeInfo) -> NodeInfo:

@@ -14,17 +14,17 @@ else:
 
 def unknown_topics(names: Iterable[str], known: Iterable[str] = ()) -> UnknownTopicError:
     """Says how to create the topics `names`, and which of `known` have a name close to theirs."""
-    wanted = sorted(names)
+    missing = sorted(names)
     every = sorted(known)
-    close = [each for name in wanted for each in difflib.get_close_matches(name, every)]
+    close = [each for name in missing for each in difflib.get_close_matches(name, every)]
     hint = f"did you mean {' or '.join(dict.fromkeys(close))}? " if close else ""
     what = (
-        f"topic {wanted[0]!r} does not exist"
-        if len(wanted) == 1
-        else f"topics that do not exist: {', '.join(wanted)}"
+        f"topic {missing[0]!r} does not exist"
+        if len(missing) == 1
+        else f"topics that do not exist: {', '.join(missing)}"
     )
     return UnknownTopicError(
-        f"{what}; {hint}create it with Admin.create_topic({wanted[0]!r}) or "
-        f"`tandemlog topic create {wanted[0]}`",
+        f"{what}; {hint}create it with Admin.create_topic({missing[0]!r}) or "
+        f"`tandemlog topic create {missing[0]}`",
         field="topic",
     )

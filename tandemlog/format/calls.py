@@ -19,7 +19,7 @@ MAX_POSITIONS: Final = 4_096
 """Queues of one pull."""
 
 JOIN: Final = 0
-"""As member_epoch: of one that is not, or no longer, a member."""
+"""As member_epoch: the sender is not a member, or not any more."""
 LEAVE: Final = -1
 LEAVE_FOR_A_WHILE: Final = -2
 """Of a static member that comes back."""

@@ -27,7 +27,7 @@ _U64: Final = (1 << 64) - 1
 
 
 class WireError(FormatError):
-    """Bytes that are no fields of a message."""
+    """Bytes that cannot be parsed as the fields of a message."""
 
 
 def varint(value: int) -> bytes:
@@ -48,7 +48,7 @@ def put_varint(out: bytearray, value: int) -> None:
 
 
 def tag(number: int, kind: int = BYTES) -> bytes:
-    """What stands before a field's value."""
+    """The tag that precedes a field's value: number and kind."""
     return varint(number << 3 | kind)
 
 
@@ -74,7 +74,7 @@ def read_varint(data: Buffer, position: int) -> tuple[int, int]:
 def fields(data: Buffer) -> Iterator[tuple[int, int, int, int, int]]:
     """(number, kind, value, start, end) of each field. `start` and `end` are those of its value,
     without a length before it; the field itself begins at the end of the one before. `value` is
-    that of a VARINT, else 0. Raises WireError at what is no field."""
+    that of a VARINT, else 0. Raises WireError at bytes that are not a field."""
     position, size = 0, len(data)
     while position < size:
         begin = position

@@ -1,11 +1,11 @@
 """Where callers' threads and the event loop meet: messages in, whole requests out.
 
     any thread:  add(record) ──▶ open batch ──full, due, or another durability──▶ sealed, in order
-    event loop:  take() ◀── sealed            release(bytes) ── room for more
+    event loop:  pop() ◀─── sealed            release(bytes) ── room for more
 
 The bytes held are all that no node has answered yet. At `max_bytes` callers wait: that is the
 back-pressure. The loop is woken once for a batch that opens and once for one that is sealed,
-never for a message, and not again before it has looked.
+never for a message, and not again before `seal_due`.
 
 One lock guards everything here. It is held for a few statements and never across a wait.
 """
@@ -37,7 +37,7 @@ class FutureGroup(Sink, Protocol[FutureT_co]):
 class Accumulator(Generic[FutureT]):
     """Collects records into requests of about `batch_bytes`.
 
-    `wake` tells the event loop to look (see `look`); called from any thread, outside the lock.
+    `wake` has `seal_due` called in the event loop; it is called from any thread, outside the lock.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Accumulator(Generic[FutureT]):
         max_bytes: int,
         delivery_seconds: float,
         new_group: Callable[[], FutureGroup[FutureT]],
-        wake: Callable[[], None],
+        wake: Callable[[], object],
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
@@ -162,12 +162,12 @@ class Accumulator(Generic[FutureT]):
 
     @property
     def held_bytes(self) -> int:
-        """Without an answer, of all that was added."""
+        """Of all added messages that have no answer."""
         return self._held
 
     @property
     def held_messages(self) -> int:
-        """That were not taken yet, and so were not sent."""
+        """Of messages whose requests were not popped yet, and so were not sent."""
         with self._lock:
             batches = [*self._sealed, *([self._open] if self._open is not None else [])]
             return sum(
@@ -186,16 +186,16 @@ class Accumulator(Generic[FutureT]):
             actual=self._held,
         )
 
-    def look(self, linger: float) -> float | None:
+    def seal_due(self, linger: float) -> float | None:
         """In the event loop, after a wake: seals what is due. Seconds until the open batch is
         due, None if there is none."""
         with self._lock:
             self._woken = False
             if self._open is None:
                 return None
-            left = self._open.opened_at + linger - self._clock()
-            if left > 0:
-                return left
+            wait_s = self._open.opened_at + linger - self._clock()
+            if wait_s > 0:
+                return wait_s
             self._seal_locked()
             return None
 
@@ -204,7 +204,7 @@ class Accumulator(Generic[FutureT]):
         with self._lock:
             self._seal_locked()
 
-    def take(self) -> PutBatch | None:
+    def pop(self) -> PutBatch | None:
         """The oldest sealed request, the caller's from now on."""
         with self._lock:
             batch = self._sealed.popleft() if self._sealed else None
@@ -223,18 +223,18 @@ class Accumulator(Generic[FutureT]):
             self._room.notify_all()
 
     def close(self, reason: TandemlogError | None = None) -> list[PutBatch]:
-        """Takes nothing more; what no one took yet, open or sealed."""
+        """Accepts nothing more; returns the requests that no one has popped, open or sealed."""
         with self._room:
             if self._closed is None:
                 self._closed = reason or ClientClosedError("the producer is closed")
             self._seal_locked()
-            left = list(self._sealed)
+            requests = list(self._sealed)
             self._sealed.clear()
             self._room.notify_all()
-        return [self._complete(batch) for batch in left]
+        return [self._complete(batch) for batch in requests]
 
     def refuse(self, reason: TandemlogError) -> None:
-        """Takes nothing more, but keeps what it has."""
+        """Accepts nothing more, but keeps what it has."""
         with self._room:
             if self._closed is None:
                 self._closed = reason

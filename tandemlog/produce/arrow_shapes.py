@@ -1,4 +1,4 @@
-"""What is used of Arrow: told by its shape, since a program that has none need not install it."""
+"""What is used of Arrow, recognised by its shape: a program without pyarrow need not install it."""
 
 from typing import Any, Protocol, runtime_checkable
 

@@ -59,13 +59,13 @@ _UNKNOWN_STATUS = (broker_pb2.FLUSH_DISK_TIMEOUT, broker_pb2.FLUSH_SLAVE_TIMEOUT
 @dataclass(slots=True)
 class Numbers:
     """A producer's place in its own sequence. `producer_id` None: requests are not numbered and
-    never repeated. `settled` False: the epoch must be agreed with the master first. `fixed`: the
+    never repeated. `agreed` False: the epoch must be agreed with the master first. `fixed`: the
     caller's epoch, and every request keeps the number that it was given in."""
 
     producer_id: str | None
     epoch: int = 0
     next_sequence: int = 0
-    settled: bool = True
+    agreed: bool = True
     fixed: bool = False
 
 
@@ -340,7 +340,7 @@ class Chain:
 
     def _is_final(self, error: TandemlogError) -> bool:
         """Whether fixed numbers cannot continue after this answer. A gap behind a request that has
-        to wait is none."""
+        to wait does not count."""
         if isinstance(error, SequenceGapError | UnknownProducerError):
             return self._stop is None
         return not (error.retryable or isinstance(error, OutcomeUnknownError))
@@ -422,7 +422,7 @@ class Chain:
         self._renumber = self._forgotten = False
         self.numbers.epoch += 1
         self.numbers.next_sequence = 0
-        self.numbers.settled = False
+        self.numbers.agreed = False
         for batch in self._batches:
             batch.sequence = None
             batch.in_doubt = False

@@ -63,7 +63,7 @@ class TopicColumn:
 
 def topic_column(values: Any) -> TopicColumn:
     """The topics in `values`: an Arrow string array (dictionary-coded or not), a numpy array, or a
-    sequence of text. Raises InvalidArgumentError for what is no text, or null."""
+    sequence of text. Raises InvalidArgumentError for values that are null or not text."""
     if isinstance(values, str | bytes):
         raise InvalidArgumentError("topics: a topic for each row is needed", field="topics")
     if isinstance(values, ArrowChunks):

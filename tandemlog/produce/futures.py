@@ -153,14 +153,14 @@ class SyncGroup:
     def acknowledged(self, answer: PutAnswer) -> None:
         with self.condition:
             self._answer = answer
-            told = self._tell_locked()
-        self._call_back(told)
+            notified = self._tell_locked()
+        self._call_back(notified)
 
     def failed(self, error: TandemlogError) -> None:
         with self.condition:
             self._error = error
-            told = self._tell_locked()
-        self._call_back(told)
+            notified = self._tell_locked()
+        self._call_back(notified)
 
     def without(
         self, kept: Sequence[int], dropped: Sequence[int], error: TandemlogError
@@ -181,13 +181,13 @@ class SyncGroup:
 
     def _tell_locked(self) -> list[SendFuture]:
         """Wakes those who wait, and returns whose callbacks are to be called."""
-        told = []
+        notified = []
         for index, future in list(self.interested.items()):
             if not self.is_known(index):
                 continue
             del self.interested[index]
             if future._state == FINISHED:
-                told.append(future)
+                notified.append(future)
                 for waiter in future._waiters:
                     if future._exception is None:
                         waiter.add_result(future)
@@ -195,7 +195,7 @@ class SyncGroup:
                         waiter.add_exception(future)
                 self.interested.pop(index, None)
         self.condition.notify_all()
-        return told
+        return notified
 
     @staticmethod
     def _call_back(futures: list[SendFuture]) -> None:

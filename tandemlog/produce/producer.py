@@ -116,7 +116,7 @@ class AsyncProducer:
     async def _send_traced(
         self, tracing: ProducerTracing, message: Message, *, wait: bool
     ) -> asyncio.Future[SendResult]:
-        span, message = tracing.begin(message)
+        span, message = tracing.start(message)
         try:
             future = await self._send(message, wait=wait)
         except BaseException as error:
@@ -181,7 +181,7 @@ class AsyncProducer:
                 collector.stopped(error)
             collector.complete()
             await done
-            return span.told(collector.result())
+            return span.noted(collector.result())
 
     def statistics(self) -> ProducerStatistics:
         """What it has sent, how long that took, and what waits now."""
@@ -225,7 +225,7 @@ class AsyncProducer:
 
 def _soon(core: ProducerCore[asyncio.Future[SendResult]], loop: asyncio.AbstractEventLoop) -> None:
     core.connection.check_loop()
-    loop.call_soon(core.look)
+    loop.call_soon(core.send_due)
 
 
 def _warn_of(core: ProducerCore[asyncio.Future[SendResult]]) -> None:

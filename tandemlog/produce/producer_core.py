@@ -19,15 +19,15 @@ from .accumulator import FutureGroup
 from .chain import Numbers
 from .framing import Framer
 from .producer_options import ProducerOptions
-from .request_pipeline import RequestOptions, RequestPipeline
-from .sender import Sender
+from .request_pipeline import RequestPipeline
+from .sender import RequestOptions, Sender
 
 FutureT = TypeVar("FutureT")
 
 
 class ProducerCore(Generic[FutureT]):
     """Made and closed in the event loop that owns it. `wake` is called from any thread and must
-    have `look` called in the loop."""
+    have `send_due` called in the loop."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class ProducerCore(Generic[FutureT]):
         options: ProducerOptions,
         *,
         new_group: Callable[[], FutureGroup[FutureT]],
-        wake: Callable[[], None],
+        wake: Callable[[], object],
     ) -> None:
         self.options = options
         self.connection = Connection(endpoints, options.connection)
@@ -101,9 +101,9 @@ class ProducerCore(Generic[FutureT]):
         await self.requests.close(seconds)
         await self.connection.close()
 
-    def look(self) -> None:
+    def send_due(self) -> None:
         """In the loop, after a wake."""
-        self.requests.look()
+        self.requests.send_due()
 
     def new_framer(self) -> Framer:
         """For one thread."""
@@ -141,4 +141,4 @@ def _numbers(options: ProducerOptions) -> Numbers:
         return Numbers(os.urandom(8).hex())
     if options.epoch is not None:
         return Numbers(options.producer_id, epoch=options.epoch, fixed=True)
-    return Numbers(options.producer_id, epoch=-1, settled=False)
+    return Numbers(options.producer_id, epoch=-1, agreed=False)

@@ -225,8 +225,8 @@ class PutBatch:
 
     def without(self, dropped: Sequence[int], error: TandemlogError) -> "PutBatch":
         """The same request with the messages `dropped` taken out and failed with `error`."""
-        gone = set(dropped)
-        kept = [index for index in range(self.count) if index not in gone]
+        dropped_set = set(dropped)
+        kept = [index for index in range(self.count) if index not in dropped_set]
         records = b"".join((self.first, self.rest))
         ends = list(accumulate(self.sizes))
         pieces = [records[ends[index] - self.sizes[index] : ends[index]] for index in kept]
@@ -346,7 +346,7 @@ class OpenBatch:
 
     def seal(self, delivery_seconds: float, rows: Rows | None = None) -> PutBatch:
         """The request with all that was added, at least one record; its outcome must be known
-        `delivery_seconds` after the first. `rows` makes records of what is none yet."""
+        `delivery_seconds` after the first. `rows` frames the messages that are not records yet."""
         if rows is None or self.framed == len(self.records):
             assert self.framed == len(self.records)
             records: bytes | memoryview = b"".join(self.records)

@@ -11,11 +11,9 @@ requests itself, and offers them whole.
 
 import asyncio
 import contextlib
-import math
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ..cluster.connection import Connection
@@ -30,7 +28,7 @@ from ..errors import (
 from ..format.constants import MAX_GRPC_MESSAGE
 from ..lazy import lazy
 from ..put_answer import PutAnswer
-from ..telemetry.producer_statistics import ProducerCounters, RequestHooks
+from ..telemetry.producer_statistics import ProducerCounters
 from .accumulator import Accumulator, FutureGroup
 from .chain import Numbers
 from .framing import USER_PROPERTIES_LIMIT, Framer
@@ -38,7 +36,7 @@ from .futures import SendFuture, SyncGroup
 from .put_batch import CallbackSink, PutBatch, durability_of
 from .routes import RouteTable
 from .row_framing import RowFramer
-from .sender import Sender, SenderOptions
+from .sender import RequestOptions, Sender
 
 if TYPE_CHECKING:
     from ..format.arrays.byte_column import ByteColumn
@@ -53,21 +51,6 @@ _REQUEST_MARGIN: Final = 1 << 20
 """Bytes of a gRPC message left for what is not the body."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestOptions:
-    """See ProducerOptions; here times are in seconds, and math.inf is no limit."""
-
-    batch_bytes: int
-    answer_seconds: float
-    linger_seconds: float = 0.0
-    delivery_seconds: float = math.inf
-    max_in_flight_bytes: int = 32 << 20
-    max_in_flight_requests: int = 32
-    compress_above: int | None = None
-    unique_ids: bool = True
-    hooks: RequestHooks | None = None
-
-
 class RequestPipeline(Generic[FutureT]):
     """Sends the requests of one writer in order, over a connection that stays the caller's.
 
@@ -75,7 +58,7 @@ class RequestPipeline(Generic[FutureT]):
     thread may give it requests. Each request's sink always gets one outcome, in the loop: the
     positions of its records, or the error. What may pass is repeated until
     `delivery_seconds` are over; what a node stored once is never stored again under its number.
-    `wake` is called from any thread, and must have `look` called in the loop.
+    `wake` is called from any thread, and must have `send_due` called in the loop.
     """
 
     def __init__(
@@ -86,7 +69,7 @@ class RequestPipeline(Generic[FutureT]):
         *,
         named: bool,
         new_group: Callable[[], FutureGroup[FutureT]],
-        wake: Callable[[], None],
+        wake: Callable[[], object],
     ) -> None:
         """`named`: the caller has chosen the name under which the requests are numbered."""
         self.connection = connection
@@ -126,16 +109,16 @@ class RequestPipeline(Generic[FutureT]):
         with all behind it. No request expires. `producer_id` None: a random name, so that only
         this attempt knows its requests again. Raises NoMasterError as `open`."""
         loop = asyncio.get_running_loop()
-        sender: RequestPipeline[SendFuture] = RequestPipeline(
+        pipeline: RequestPipeline[SendFuture] = RequestPipeline(
             connection,
             RequestOptions(batch_bytes, answer_seconds, unique_ids=unique_ids),
             Numbers(producer_id or os.urandom(8).hex(), epoch=epoch, fixed=True),
             named=producer_id is not None,
             new_group=SyncGroup,
-            wake=lambda: _look_soon(loop, sender),
+            wake=lambda: loop.call_soon_threadsafe(pipeline.send_due),
         )
-        await sender.open()
-        return sender
+        await pipeline.open()
+        return pipeline
 
     async def open(self) -> None:
         """Finds the master and learns the cluster's limits; raises NoMasterError if no node reports
@@ -157,12 +140,7 @@ class RequestPipeline(Generic[FutureT]):
             self.connection,
             self.accumulator,
             self.numbers,
-            SenderOptions(
-                linger_seconds=options.linger_seconds,
-                answer_seconds=options.answer_seconds,
-                delivery_seconds=options.delivery_seconds,
-                max_requests_in_flight=options.max_in_flight_requests,
-            ),
+            options,
             named=self._named,
             refused=self._refused,
             counters=ProducerCounters(options.delivery_seconds, hooks=options.hooks),
@@ -173,10 +151,10 @@ class RequestPipeline(Generic[FutureT]):
         if self.sender is not None:
             await self.sender.close(seconds)
 
-    def look(self) -> None:
+    def send_due(self) -> None:
         """In the loop, after a wake."""
         if self.sender is not None:
-            self.sender.look()
+            self.sender.send_due()
 
     def new_framer(self) -> Framer:
         """With the cluster's limits; for one thread."""
@@ -251,7 +229,3 @@ class RequestPipeline(Generic[FutureT]):
     def _refused(self, batch: PutBatch, error: TandemlogError) -> None:
         if isinstance(error, UnknownTopicError | UnknownQueueError):
             self.routes.forget(batch.topics)
-
-
-def _look_soon(loop: asyncio.AbstractEventLoop, sender: RequestPipeline[Any]) -> None:
-    loop.call_soon_threadsafe(sender.look)

@@ -17,6 +17,7 @@ is also given up if the node turns out not to belong to the cluster: its answers
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -36,7 +37,7 @@ from ..errors import (
     TandemlogError,
 )
 from ..lazy import lazy
-from ..telemetry.producer_statistics import ProducerCounters, ProducerStatistics
+from ..telemetry.producer_statistics import ProducerCounters, ProducerStatistics, RequestHooks
 from ..v1 import broker_pb2
 from .accumulator import Accumulator
 from .chain import Chain, Numbers, ProducerEndedError
@@ -58,13 +59,18 @@ SILENCE_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class SenderOptions:
-    """See ProducerOptions."""
+class RequestOptions:
+    """See ProducerOptions; here times are in seconds, and math.inf is no limit."""
 
-    linger_seconds: float
+    batch_bytes: int
     answer_seconds: float
-    delivery_seconds: float
-    max_requests_in_flight: int
+    linger_seconds: float = 0.0
+    delivery_seconds: float = math.inf
+    max_in_flight_bytes: int = 32 << 20
+    max_in_flight_requests: int = 32
+    compress_above: int | None = None
+    unique_ids: bool = True
+    hooks: RequestHooks | None = None
 
 
 def linger_for(seconds: float, in_flight: int) -> float:
@@ -89,7 +95,7 @@ class Sender:
         connection: Connection,
         accumulator: Accumulator[Any],
         numbers: Numbers,
-        options: SenderOptions,
+        options: RequestOptions,
         *,
         named: bool,
         refused: Callable[[PutBatch, TandemlogError], None],
@@ -117,16 +123,16 @@ class Sender:
         self._failure: Exception | None = None
         self._task = self._loop.create_task(self._run(), name="tandemlog-sender")
 
-    def look(self) -> None:
+    def send_due(self) -> None:
         """After the accumulator's wake: what is due goes out, what is not gets a timer."""
-        left = self._accumulator.look(
+        wait_s = self._accumulator.seal_due(
             linger_for(self._options.linger_seconds, self._chain.in_flight)
         )
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
-        if left is not None:
-            self._linger = self._loop.call_later(left, self.look)
+        if wait_s is not None:
+            self._linger = self._loop.call_later(wait_s, self.send_due)
         self._work.set()
 
     async def wait_for_room(self, size: int, seconds: float) -> None:
@@ -151,7 +157,7 @@ class Sender:
     async def flush(self) -> None:
         """Until all that was given before has its outcome."""
         self._accumulator.seal()
-        self._take_all()
+        self._chain_sealed()
         self._work.set()
         first = self._chain.first_request_id
         if first is not None:
@@ -183,20 +189,20 @@ class Sender:
         self._accumulator.release(size)
         self._room.set()
 
-    def _take_all(self) -> None:
-        while (batch := self._accumulator.take()) is not None:
+    def _chain_sealed(self) -> None:
+        while (batch := self._accumulator.pop()) is not None:
             self._chain.add(batch)
         self._watch_deadlines()
 
     async def _run(self) -> None:
         try:
             while True:
-                self._take_all()
+                self._chain_sealed()
                 if len(self._chain):
                     await self._streams()
                 else:
                     self._work.clear()
-                    self._take_all()
+                    self._chain_sealed()
                     if not len(self._chain):
                         await self._work.wait()
         except ProducerFencedError as error:
@@ -257,8 +263,8 @@ class Sender:
             self._epochs = self._connection.epochs
             self._chain.cluster_left()
         self._chain.stream_opened(self._connection.master_epoch)
-        if not self._numbers.settled:
-            await self._settle(node)
+        if not self._numbers.agreed:
+            await self._agree_epoch(node)
         call = await node.append()
         self._failure = None
         writer = self._loop.create_task(self._write(call), name="tandemlog-writer")
@@ -303,7 +309,7 @@ class Sender:
         finally:
             self._arm(fresh=True)
             if self._linger is not None:
-                self.look()  # what waited for room on the stream may be due
+                self.send_due()  # what waited for room on the stream may be due
             self._flushed()
             self._work.set()
 
@@ -340,8 +346,8 @@ class Sender:
         while True:
             if self._is_stranger() and self._node is not None:
                 return self._leave(self._node, call)
-            if self._chain.in_flight < self._options.max_requests_in_flight:
-                self._take_all()
+            if self._chain.in_flight < self._options.max_in_flight_requests:
+                self._chain_sealed()
                 batch = self._chain.to_write()
                 if batch is not None:
                     self._arm(fresh=self._chain.in_flight == 1)
@@ -360,7 +366,7 @@ class Sender:
         elif fresh or guard.when() is None:
             guard.reschedule(self._loop.time() + self._options.answer_seconds)
 
-    async def _settle(self, node: Node) -> None:
+    async def _agree_epoch(self, node: Node) -> None:
         """Agrees the epoch of a named producer with the master: above every one it has seen. An
         epoch in between is another process with the same name, which then owns it."""
         numbers = self._numbers
@@ -380,7 +386,7 @@ class Sender:
                     actual=numbers.epoch,
                 )
         numbers.epoch = max(numbers.epoch, 0)
-        numbers.settled = True
+        numbers.agreed = True
 
     def _watch_deadlines(self) -> None:
         deadline = self._chain.next_deadline
@@ -394,7 +400,7 @@ class Sender:
 
     def _expire(self) -> None:
         self._expiry = None
-        self._take_all()
+        self._chain_sealed()
         self._chain.expire(self._loop.time(), self._options.delivery_seconds)
         if not len(self._chain):
             self._empty.set()
@@ -406,13 +412,13 @@ class Sender:
         if not self._flushes:
             return
         first = self._chain.first_request_id
-        left = []
+        waiting = []
         for last, done in self._flushes:
             if first is not None and first <= last:
-                left.append((last, done))
+                waiting.append((last, done))
             elif not done.done():
                 done.set_result(None)
-        self._flushes = left
+        self._flushes = waiting
 
 
 def _not_of_the_cluster(node: Node) -> NodeUnavailableError:

@@ -153,7 +153,7 @@ class Producer:
     def _send_traced(
         self, tracing: ProducerTracing, message: Message, *, wait: bool
     ) -> "SendFuture":
-        span, message = tracing.begin(message)
+        span, message = tracing.start(message)
         try:
             future = self._send(message, wait=wait)
         except BaseException as error:
@@ -228,7 +228,7 @@ class Producer:
                 collector.stopped(error)
             collector.complete()
             done.result()
-            return span.told(collector.result())
+            return span.noted(collector.result())
 
     def statistics(self) -> "ProducerStatistics":
         """What it has sent, how long that took, and what waits now."""
@@ -261,10 +261,10 @@ class Producer:
         return framer
 
     def _wake(self) -> None:
-        self._thread.loop.call_soon_threadsafe(self._look)
+        self._thread.loop.call_soon_threadsafe(self._send_due)
 
-    def _look(self) -> None:
-        self._core.look()
+    def _send_due(self) -> None:
+        self._core.send_due()
 
 
 async def _opened(

@@ -53,14 +53,14 @@ class Latencies:
         total = sum(counts.values())
         if not total:
             return Percentiles()
-        wanted = [math.ceil(total * share) for share in (0.5, 0.99, 0.999, 1.0)]
-        found: list[float] = []
+        ranks = [math.ceil(total * share) for share in (0.5, 0.99, 0.999, 1.0)]
+        values: list[float] = []
         seen = 0
         for bucket in sorted(counts):
             seen += counts[bucket]
-            while len(found) < len(wanted) and seen >= wanted[len(found)]:
-                found.append(_LEAST_S * math.exp(bucket * _WIDTH) * 1000)
-        return Percentiles(total, *found)
+            while len(values) < len(ranks) and seen >= ranks[len(values)]:
+                values.append(_LEAST_S * math.exp(bucket * _WIDTH) * 1000)
+        return Percentiles(total, *values)
 
     def _turn(self, now: float) -> None:
         passed = now - self._begun

@@ -402,10 +402,10 @@ class MemoryFiles:
         return None
 
     def _opened(self, call: str, handle: int) -> tuple[MemoryFile, Path, bool]:
-        found = self._handles.get(handle)
-        if found is None:
+        file = self._handles.get(handle)
+        if file is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), f"{call} of handle {handle}")
-        return found
+        return file
 
     def _for_writing(self, call: str, handle: int) -> tuple[MemoryFile, Path]:
         file, path, write = self._opened(call, handle)

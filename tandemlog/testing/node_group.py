@@ -25,7 +25,7 @@ from .node_settings import MAX_NODES, node_settings
 
 START_S: Final = 30.0
 """Until a master acknowledges puts: seconds of a machine that is busy with other tests."""
-_LOOK_S: Final = 0.005
+_POLL_S: Final = 0.005
 _ANY_PORT: Final = "127.0.0.1:0"
 _TRIES: Final = 5
 
@@ -100,7 +100,7 @@ class NodeGroup:
             if len(self.places) > 1:
                 self._coordinator = await _with_free_port(_start_coordinator)
             await asyncio.gather(*(self._start(place) for place in self.places))
-            await self.settled()
+            await self.wait_settled()
         except BaseException:
             await self.stop()
             raise
@@ -124,7 +124,7 @@ class NodeGroup:
         place = self.place(name)
         if place.node is None:
             await self._start(place)
-        await self.settled()
+        await self.wait_settled()
 
     async def stop_node(self, name: str) -> None:
         """As SIGTERM does: it finishes its puts, and gives its lease back."""
@@ -149,7 +149,7 @@ class NodeGroup:
                 return place.name
         return None
 
-    async def settled(self) -> None:
+    async def wait_settled(self) -> None:
         """Until the nodes that run have a master and are in sync. Without enough nodes for
         min_in_sync there may be a master that acknowledges nothing: that is waited for too, so a
         test that stops so many uses `stop_node` alone. Raises TimeoutError."""
@@ -183,7 +183,7 @@ class NodeGroup:
                     raise place.node.fatal.result()
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the nodes have not reached this in {START_S:g} s: {what}")
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
 
     async def _start(self, place: Place) -> None:
         async def start() -> Node:
@@ -200,10 +200,10 @@ class NodeGroup:
 
 
 async def _with_free_port(start: Callable[[], Any]) -> Any:
-    """`start`, again if another process took the free port between the look and the use."""
+    """Calls `start` again if another process has taken the free port meanwhile."""
     for _ in range(_TRIES - 1):
         try:
             return await start()
         except ListenError:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
     return await start()

@@ -29,7 +29,7 @@ def open_channel(endpoint: str, files: SecurityFiles, options: Options) -> "aio.
         channel = own_grpc.aio.insecure_channel(endpoint, options=settings)
     else:
         channel = own_grpc.aio.secure_channel(endpoint, credentials, options=settings)
-    own_grpc.opened(channel)
+    own_grpc.note_channel(channel)
     return channel
 
 

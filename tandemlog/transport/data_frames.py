@@ -105,7 +105,7 @@ def read_status(payload: Buffer) -> tuple[int, str]:
 
 def read_head(data: Buffer, kinds: frozenset[Kind], most: int) -> tuple[int, int, Kind]:
     """Size, call and kind of the frame with which `data` begins (12 bytes). Raises DataFrameError
-    if the frame is none of `kinds`, or larger than `most` bytes or one of its kind may be."""
+    if its kind is not in `kinds`, or if it is larger than `most` bytes or than its kind may be."""
     size, call, kind = HEAD.unpack_from(data)
     if kind not in kinds:
         raise DataFrameError(

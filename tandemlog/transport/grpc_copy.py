@@ -28,8 +28,8 @@ def load_copy(forks: int) -> tuple[ModuleType, ModuleType]:
         )
     if _EXTENSION not in sys.modules:
         raise ImportError("this process was forked while gRPC was being loaded: start it by spawn")
-    found = [name for name in sys.modules if name == "grpc" or name.startswith("grpc.")]
-    inherited = {name: sys.modules.pop(name) for name in found}
+    names = [name for name in sys.modules if name == "grpc" or name.startswith("grpc.")]
+    inherited = {name: sys.modules.pop(name) for name in names}
     try:
         with _copied(inherited[_EXTENSION].__file__ or "", forks) as path:
             finder = _CopyFinder(path)

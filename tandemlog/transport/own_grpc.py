@@ -79,14 +79,14 @@ def ready() -> None:
                 _inherited = False
 
 
-def opened(channel: "aio.Channel") -> None:
-    """Notes a channel that was made in the running loop."""
+def note_channel(channel: "aio.Channel") -> None:
+    """A channel that was made in the running loop."""
     _channels.add(channel)
     _loops.add(asyncio.get_running_loop())
 
 
-def begun(call: CallT) -> CallT:
-    """Notes a call."""
+def note_call(call: CallT) -> CallT:
+    """A call that was started; returned as it is."""
     _calls.add(call)
     return call
 

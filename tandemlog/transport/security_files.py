@@ -66,37 +66,37 @@ class SecurityFiles:
     def current(self, *, look: bool = False) -> Loaded:
         """What is valid now; `look`: at the files, although that was just done. Raises
         SecurityFileError where the files have never been usable."""
-        held, now = self._held, self._monotonic()
-        if held is not None and (
+        loaded, now = self._held, self._monotonic()
+        if loaded is not None and (
             not self.security.files or (not look and now - self._looked_at < LOOK_S)
         ):
-            return held
+            return loaded
         self._looked_at = now
         try:
             stamps = _stamps(self.security.files)
-            if held is None or stamps != self._stamps:
-                held = self._held = self._read(held)
+            if loaded is None or stamps != self._stamps:
+                loaded = self._held = self._read(loaded)
                 if _stamps(self.security.files) == stamps:
                     self._stamps = (
                         stamps  # else they changed meanwhile: read again at the next look
                     )
             self._reported = ""
         except SecurityFileError as error:
-            if held is None:
+            if loaded is None:
                 raise
             if str(error) != self._reported:
                 self._reported = str(error)
                 logger.warning("%s; what was read before stays in use", error)
-        return held
+        return loaded
 
     def _read(self, held: Loaded | None) -> Loaded:
-        wanted = self.security
+        security = self.security
         pem = tuple(
             read_file(name, what) if name else None
             for name, what in (
-                (wanted.ca_file, "ca_file"),
-                (wanted.key_file, "key_file"),
-                (wanted.cert_file, "cert_file"),
+                (security.ca_file, "ca_file"),
+                (security.key_file, "key_file"),
+                (security.cert_file, "cert_file"),
             )
         )
         metadata: Metadata = ()
@@ -107,12 +107,12 @@ class SecurityFiles:
         if held is not None and held.pem == pem:
             return Loaded(held.number, held.credentials, metadata, pem)
         number = 0 if held is None else held.number + 1
-        if not wanted.tls:
+        if not security.tls:
             return Loaded(number, None, metadata, pem)
-        check_files(wanted)
+        check_files(security)
         own_grpc.ready()
-        made = own_grpc.grpc.ssl_channel_credentials(*pem)
-        return Loaded(number, made, metadata, pem)
+        credentials = own_grpc.grpc.ssl_channel_credentials(*pem)
+        return Loaded(number, credentials, metadata, pem)
 
     def _token(self) -> str:
         if not self.security.token_file:
@@ -182,11 +182,11 @@ def read_file(name: str, what: str) -> bytes:
 
 
 def _stamps(names: tuple[str, ...]) -> _Stamps:
-    found = []
+    stamps = []
     for name in names:
         try:
             status = os.stat(name)
         except OSError as error:
             raise SecurityFileError(f"cannot read {name}: {error.strerror}") from error
-        found.append((status.st_mtime_ns, status.st_size, status.st_ino))
-    return tuple(found)
+        stamps.append((status.st_mtime_ns, status.st_size, status.st_ino))
+    return tuple(stamps)

@@ -31,26 +31,26 @@ def prepare(sock: socket.socket) -> None:
 async def send_parts(sock: socket.socket, parts: Iterable[bytes | memoryview]) -> None:
     """All of `parts`, end to end; `sock` does not block, and no other task writes to it. Raises
     OSError."""
-    left = deque(memoryview(part) for part in parts if part)
+    unsent = deque(memoryview(part) for part in parts if part)
     loop = asyncio.get_running_loop()
-    while left:
-        given = _next_parts(left)
+    while unsent:
+        parts_now = _next_parts(unsent)
         try:
-            sent = sock.sendmsg(given)
+            sent = sock.sendmsg(parts_now)
         except BlockingIOError:
             # this waits until the socket takes more
-            await loop.sock_sendall(sock, given[0])
-            sent = len(given[0])
-        _drop(left, sent)
-        if left:
+            await loop.sock_sendall(sock, parts_now[0])
+            sent = len(parts_now[0])
+        _drop(unsent, sent)
+        if unsent:
             await asyncio.sleep(0)
 
 
 def behind(parts: Sequence[bytes | memoryview], sent: int) -> list[memoryview]:
     """What is left of `parts` behind the first `sent` bytes."""
-    left = deque(memoryview(part) for part in parts if part)
-    _drop(left, sent)
-    return list(left)
+    unsent = deque(memoryview(part) for part in parts if part)
+    _drop(unsent, sent)
+    return list(unsent)
 
 
 def _next_parts(left: deque[memoryview]) -> list[memoryview]:

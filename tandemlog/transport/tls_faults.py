@@ -133,26 +133,26 @@ def _of_protocol(problem: ssl.SSLError) -> Fault:
 
 
 def _of_own(security: Security, alert: str = "") -> Fault:
-    said = f" ({alert})" if alert else ""
+    suffix = f" ({alert})" if alert else ""
     if not security.cert_file:
         return Fault(
-            f"the node requires a client certificate{said}: give cert_file and key_file",
+            f"the node requires a client certificate{suffix}: give cert_file and key_file",
             "it requires a client certificate",
         )
     own = f"this side's certificate, cert_file {security.cert_file},"
     code = _verdict_on_own(security)
     if code == _EXPIRED:
-        return Fault(f"{own} has expired{said}; renew it", "our certificate has expired")
+        return Fault(f"{own} has expired{suffix}; renew it", "our certificate has expired")
     if code == _NOT_YET:
-        return Fault(f"{own} is not valid yet{said}", "our certificate is not valid yet")
+        return Fault(f"{own} is not valid yet{suffix}", "our certificate is not valid yet")
     if code in (_NO_ISSUER, _SELF_SIGNED, _OTHER_CHAIN):
         return Fault(
-            f"{own} is signed by another authority than that of ca_file {security.ca_file}{said}",
+            f"{own} is signed by another authority than that of ca_file {security.ca_file}{suffix}",
             "our certificate is signed by another authority",
         )
     return Fault(
-        f"the node ended the connection after the TLS handshake{said}: it may be stopping, or not "
-        f"accept {own[:-1]}, signed by an authority that it does not know",
+        f"the node ended the connection after the TLS handshake{suffix}: it may be stopping, or "
+        f"not accept {own[:-1]}, signed by an authority that it does not know",
         "it ended the TLS connection",
         certain=False,
     )

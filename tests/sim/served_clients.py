@@ -21,7 +21,7 @@ from tandemlog.errors import TandemlogError
 from tandemlog.produce.accumulator import Accumulator
 from tandemlog.produce.chain import Numbers
 from tandemlog.produce.put_batch import CallbackSink, NullSink, PutBatch, Sink, durability_of
-from tandemlog.produce.sender import Sender, SenderOptions
+from tandemlog.produce.sender import RequestOptions, Sender
 
 if TYPE_CHECKING:
     import asyncio
@@ -116,14 +116,14 @@ class Producer(Client):
         self.loop.run_ready()
 
     def _wake(self) -> None:
-        self.loop.call_soon(self.sender.look)
+        self.loop.call_soon(self.sender.send_due)
 
     async def _open(self) -> None:
-        options = SenderOptions(
-            linger_seconds=0.0,
+        options = RequestOptions(
+            batch_bytes=self.accumulator.batch_bytes,
             answer_seconds=10.0,
             delivery_seconds=DELIVERY_S,
-            max_requests_in_flight=4,
+            max_in_flight_requests=4,
         )
         self.sender = Sender(
             Connection(ENDPOINTS),

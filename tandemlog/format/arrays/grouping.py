@@ -102,11 +102,11 @@ def _first_equal(words: NDArray[np.uint64]) -> NDArray[np.int64]:
     for column in words[1:]:
         equal &= column == column[result]
     if not equal.all():
-        _settle_the_others(words, hashes, table, result, (~equal).nonzero()[0])
+        _resolve_others(words, hashes, table, result, (~equal).nonzero()[0])
     return result
 
 
-def _settle_the_others(
+def _resolve_others(
     words: NDArray[np.uint64],
     hashes: NDArray[np.uint64],
     table: NDArray[np.int64],

@@ -107,7 +107,7 @@ def walk_strict(
     power cut may have left a page.
     """
     data = byte_array(buffer)
-    found, headers = _walk(data, start, end, base_offset, limit, max_records, guess)
+    walked, headers = _walk(data, start, end, base_offset, limit, max_records, guess)
     fault = find_fault(data, headers, base_offset=base_offset, check_crc=check_crc)
     if check_property_crc:
         sound = headers if fault is None else headers.head(fault.index)
@@ -119,13 +119,13 @@ def walk_strict(
         sound = headers if fault is None else headers.head(fault.index)
         fault = _hole(data, sound, base_offset or 0, holes_above) or fault
     if fault is None:
-        return found, headers
-    position = int(found.positions[fault.index])
-    record_end = position + int(found.sizes[fault.index])
+        return walked, headers
+    position = int(walked.positions[fault.index])
+    record_end = position + int(walked.sizes[fault.index])
     torn = not data[record_end - _TORN_TAIL : record_end].any()
     cut = WalkResult(
-        found.positions[: fault.index],
-        found.sizes[: fault.index],
+        walked.positions[: fault.index],
+        walked.sizes[: fault.index],
         position,
         StopReason.TORN if torn else StopReason.CORRUPT,
         fault.error,

@@ -162,18 +162,18 @@ def split_keys_columns(
     index of its value, ascending, its start (buffer position) and its length."""
     data = byte_array(buffer)
     count = len(starts)
-    found: list[tuple[NDArray[np.int64], ...]] = []
+    pieces_of: list[tuple[NDArray[np.int64], ...]] = []
     for rows, width, _ in padded_classes(lengths, _CELLS):
         row, start, length = _split(data, starts[rows], lengths[rows], width + 1)
-        found.append((row_numbers(rows, count)[row], start, length))
-    if not found:
+        pieces_of.append((row_numbers(rows, count)[row], start, length))
+    if not pieces_of:
         nothing = np.empty(0, np.int64)
         return nothing, nothing, nothing
-    if len(found) == 1:
-        owners, key_starts, key_lengths = found[0]
+    if len(pieces_of) == 1:
+        owners, key_starts, key_lengths = pieces_of[0]
         return owners, key_starts, key_lengths
     owners, key_starts, key_lengths = (
-        np.concatenate(pieces) for pieces in zip(*found, strict=True)
+        np.concatenate(pieces) for pieces in zip(*pieces_of, strict=True)
     )
     order = stable_order(owners, count)
     return owners[order], key_starts[order], key_lengths[order]
@@ -196,6 +196,6 @@ def _split(
     begins = np.zeros(len(places), np.int64)
     begins[1:] = places[:-1] + 1
     begins = np.maximum(begins, row_starts[row])
-    kept = (places > begins).nonzero()[0]
-    begins, row = begins[kept], row[kept]
-    return row, begins + (starts - row_starts)[row], places[kept] - begins
+    rows = (places > begins).nonzero()[0]
+    begins, row = begins[rows], row[rows]
+    return row, begins + (starts - row_starts)[row], places[rows] - begins

@@ -23,10 +23,10 @@ def magic_positions(data: bytes, start: int = 0) -> Iterator[int]:
     """Ascending positions from `start` on, in `data`, of records whose magic stands there."""
     ahead = {magic: data.find(magic, start + MAGIC_OFFSET) for magic in MAGICS}
     while True:
-        found = [(at, magic) for magic, at in ahead.items() if at >= 0]
-        if not found:
+        next_places = [(at, magic) for magic, at in ahead.items() if at >= 0]
+        if not next_places:
             return
-        at, magic = min(found)
+        at, magic = min(next_places)
         yield at - MAGIC_OFFSET
         ahead[magic] = data.find(magic, at + 1)
 

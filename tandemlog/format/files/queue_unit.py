@@ -145,7 +145,7 @@ def delays_of_queues(
     its files, the newest file first; `record_at` returns the record at a log offset, None if
     none stands. Only levels that the queues tell are in the answer.
     """
-    found: dict[int, int] = {}
+    delays: dict[int, int] = {}
     for files in queues:
         ends = ((units, last_unit(units)) for units in files)
         newest = next((units[number] for units, number in ends if number is not None), None)
@@ -155,8 +155,8 @@ def delays_of_queues(
         record = record_at(physical_offset)
         learned = delay_of_unit(code, record) if record is not None else None
         if learned is not None:
-            found[learned[0]] = learned[1]
-    return found
+            delays[learned[0]] = learned[1]
+    return delays
 
 
 def tags_code(

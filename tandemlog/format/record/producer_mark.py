@@ -76,7 +76,7 @@ def producer_id_fault(producer_id: str) -> str | None:
 def mark_in(properties: bytes) -> ProducerMark | None:
     """The mark among the stored properties of a request's first record, None if there is none.
 
-    Raises FormatError for one that is none, and where it may be read in two ways: its name comes
+    Raises FormatError for one that cannot be parsed, and for two possible readings: its name comes
     twice, or inside of another property.
     """
     place = properties.find(MARK_NAME)
@@ -91,7 +91,7 @@ def mark_in(properties: bytes) -> ProducerMark | None:
 
 
 def parse_producer_mark(value: str | bytes) -> ProducerMark:
-    """The mark in the property's value; raises FormatError if it is none."""
+    """The mark in the property's value; raises FormatError if there is no mark in it."""
     text = value if isinstance(value, str) else bytes(value).decode("utf-8", "replace")
     producer_id, *numbers = text.split(",")
     checksum = numbers.pop() if len(numbers) == 5 else None

@@ -1,6 +1,6 @@
 """One message in the commit log: encode, decode, check, and frame for a master.
 
-The picture stands in constants.py; FIXED_SIZE bytes up to the body length, then
+constants.py has the picture; FIXED_SIZE bytes up to the body length, then
 
     body | topic length (V1: 1 byte, V2: 2 bytes) | topic | properties length (2) | properties
 
@@ -8,7 +8,7 @@ Sizes: V1 91 + body + topic + properties, V2 one more, and 12 for each IPv6 host
 end to end, unpadded. We write V1 wherever the topic fits it (127 bytes), as RocketMQ does.
 
 The body CRC covers the stored (perhaps compressed) body and is masked to 31 bits; what an
-optional second CRC covers stands in property_crc.py.
+optional second CRC covers is in property_crc.py.
 
 This is the plain path, a record at a time. It checks everything it reads, the position written
 inside the record included: a valid record at another offset is rejected.

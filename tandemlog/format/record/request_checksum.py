@@ -36,18 +36,18 @@ def request_checksum(parts: Iterable[Buffer], before: int = 0) -> int:
 def content_checksum(records: Buffer, sizes: Sequence[int], *, before: int = 0) -> int:
     """The same for each framing of the same messages in the same order. `sizes` are the records',
     which hold together; `before` as in request_checksum."""
-    found: list[Record] = []
+    parts: list[Record] = []
     position = 0
     for size in sizes:
-        found.append(decode_record(records, position, check_crc=False, limit=position + size))
+        parts.append(decode_record(records, position, check_crc=False, limit=position + size))
         position += size
-    topics = [record.topic.encode() for record in found]
-    properties = [_without_unique_id(record.properties_raw) for record in found]
+    topics = [record.topic.encode() for record in parts]
+    properties = [_without_unique_id(record.properties_raw) for record in parts]
     fixed = (
-        [record.flag for record in found],
-        [record.sys_flag & ~HOST_BITS for record in found],
-        [record.body_crc for record in found],
-        [len(record.body) for record in found],
+        [record.flag for record in parts],
+        [record.sys_flag & ~HOST_BITS for record in parts],
+        [record.body_crc for record in parts],
+        [len(record.body) for record in parts],
         [len(topic) for topic in topics],
         [len(each) for each in properties],
     )

@@ -223,7 +223,7 @@ class Admin(SyncClient[AsyncAdmin]):
 
     def query_by_id(self, msg_id: str, topic: str | None = None) -> ReceivedMessage | None:
         """The message with this offset id; with `topic`, also the one with this unique id
-        (UNIQ_KEY), which has the same form. None if there is none."""
+        (UNIQ_KEY), which has the same form. None if no message has it."""
         return self._thread.run(self._client.query_by_id(msg_id, topic))
 
     def messages_at(self, physical_offsets: Sequence[int]) -> list[ReceivedMessage]:

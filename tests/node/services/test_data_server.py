@@ -445,7 +445,7 @@ async def test_unknown_codes_and_used_up_numbers_are_errors_of_the_package(node:
         with pytest.raises(DataLinkError, match="every number"):
             await link.pull(b"", "", 1)
         with pytest.raises(DataLinkError, match="every number"):
-            link.begin()
+            link.start_call()
 
 
 async def _unknown_code(requests: Any, context: Any) -> bytes:

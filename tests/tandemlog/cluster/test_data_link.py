@@ -117,13 +117,13 @@ async def test_a_cut_ends_all_pulls(said: bytes) -> None:
             with pytest.raises(DataLinkError, match="has closed the connection"):
                 await each
         with pytest.raises(DataLinkError, match="has closed the connection"):
-            link.begin()
+            link.start_call()
 
 
 @pytest.mark.parametrize("kind", [Kind.PULL, Kind.APPEND])
 async def test_bytes_that_are_no_frame_end_it(kind: Kind) -> None:
     async with linked(kind) as (link, far):
-        _, answers = link.begin()
+        _, answers = link.start_call()
         await far.say(frame(1, Kind.PULL, b"what a client says"))
         with pytest.raises(DataLinkError, match="a frame of kind 2"):
             await answers.next()
@@ -272,7 +272,7 @@ async def test_in_another_process_a_close_does_nothing(monkeypatch: pytest.Monke
 def test_a_thread_ends_whose_loop_was_closed_before(
     kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data_link, "_LOOK_S", 0.01)
+    monkeypatch.setattr(data_link, "_CHECK_S", 0.01)
     ours, theirs = socket.socketpair()
 
     async def leave() -> DataLink:

@@ -43,7 +43,7 @@ class Box:
 
     def taken(self) -> list[int]:
         batches = []
-        while (batch := self.accumulator.take()) is not None:
+        while (batch := self.accumulator.pop()) is not None:
             batches.append(batch.count)
         return batches
 
@@ -61,11 +61,11 @@ def test_one_wake_until_the_loop_has_looked() -> None:
     box = Box(batch_records=3)
     box.add(7)
     assert box.wakes == 1
-    assert box.accumulator.look(5.0) == 5.0
+    assert box.accumulator.seal_due(5.0) == 5.0
     box.now += 4.0
-    assert box.accumulator.look(5.0) == 1.0
+    assert box.accumulator.seal_due(5.0) == 1.0
     box.now += 1.0
-    assert box.accumulator.look(5.0) is None
+    assert box.accumulator.seal_due(5.0) is None
     assert box.taken() == [3, 3, 1]
     box.add()
     assert box.wakes == 2
@@ -76,7 +76,7 @@ def test_another_durability_needs_another_request() -> None:
     box.add(1, durability=0)
     box.add(1, durability=1)
     box.accumulator.seal()
-    first, second = box.accumulator.take(), box.accumulator.take()
+    first, second = box.accumulator.pop(), box.accumulator.pop()
     assert first is not None
     assert second is not None
     assert (first.durability, second.durability) == (broker_pb2.CLUSTER, broker_pb2.NO_WAIT)

@@ -92,7 +92,7 @@ class World:
         self.now += 0.5
         if not self.stream:
             self.chain.stream_opened()
-            self.chain.numbers.settled = True
+            self.chain.numbers.agreed = True
             self.stream = True
             return
         choices = [self._write, self._serve, self._serve, self._receive, self._receive]

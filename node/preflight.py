@@ -37,9 +37,10 @@ from .process.machine_bounds import (
 from .process.memory_at_rest import machine_memory_bytes
 from .roles.following_roles import NOT_SERVED_YET, check_follows, serves_after_takeover
 from .security.security_loading import check_security
+from .settings.config_error import ConfigError
 from .settings.host_port import join, split_endpoint
 from .settings.listen_endpoints import ListenError, choose_endpoints
-from .settings.node_config import ConfigError, NodeConfig
+from .settings.node_config import NodeConfig
 from .settings.rocketmq_endpoints import choose_rocketmq_endpoints
 
 RELEASED_MS = 1_767_225_600_000

@@ -15,9 +15,9 @@ from tandemlog_server.node.embedded_coordinator.server import run_coordinator
 from tandemlog_server.node.process.log_setup import set_up_logging
 from tandemlog_server.node.process.process_setup import end_with_parent, prepare_process
 from tandemlog_server.node.security.coordinator_tls import CoordinatorFiles, CoordinatorTls
+from tandemlog_server.node.settings.config_error import ConfigError
 from tandemlog_server.node.settings.host_port import split_endpoint
 from tandemlog_server.node.settings.listen_endpoints import ListenError
-from tandemlog_server.node.settings.node_config import ConfigError
 from tandemlog_server.node.settings.security_sections import is_loopback
 
 from ..shared.command import new_app

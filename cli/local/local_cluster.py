@@ -31,8 +31,8 @@ import tomlkit
 
 from tandemlog.format.words import counted
 from tandemlog.transport.security import Security
+from tandemlog_server.node.settings.config_error import ConfigError
 from tandemlog_server.node.settings.listen_endpoints import usable
-from tandemlog_server.node.settings.node_config import ConfigError
 from tandemlog_server.storage.config import StoreConfig
 from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 from tandemlog_server.storage.errors import StoreLockedError

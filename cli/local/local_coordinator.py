@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tandemlog
+from tandemlog_server.node.settings.config_error import ConfigError
 from tandemlog_server.node.settings.listen_endpoints import usable
-from tandemlog_server.node.settings.node_config import ConfigError
 
 from .local_security import COORDINATOR, OPERATOR, LocalSecurity
 

@@ -10,7 +10,7 @@ import typer
 from tandemlog import errors as client_errors
 from tandemlog.format.errors import FormatError
 from tandemlog_server.ha.errors import HaError, StateFileError
-from tandemlog_server.node.settings.node_config import ConfigError
+from tandemlog_server.node.settings.config_error import ConfigError
 from tandemlog_server.storage.errors import StoreError
 
 from . import exit_codes

@@ -5,7 +5,7 @@ import ssl
 from dataclasses import dataclass
 
 from ..access.certificates import CertificateFileError, check_authorities, check_pair
-from ..settings.node_config import ConfigError
+from ..settings.config_error import ConfigError
 from .security_loading import TlsFiles, read_file, utc_now
 from .served_tls import ServedTls
 from .watched_files import WatchedFiles, state_of_file

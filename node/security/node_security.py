@@ -16,7 +16,8 @@ from collections.abc import Callable
 
 from ..access.doorkeeper import Doorkeeper
 from ..access.identities import Access, CallerLimits
-from ..settings.node_config import ConfigError, NodeConfig
+from ..settings.config_error import ConfigError
+from ..settings.node_config import NodeConfig
 from .security_loading import Read, TlsFiles, load_access, load_tls, load_token, read_file, utc_now
 from .served_tls import ServedTls
 from .watched_files import FileState, WatchedFiles, state_of_file

@@ -19,7 +19,8 @@ from ..access.certificates import (
     names_in_pem,
 )
 from ..access.identities import Access, certified_as
-from ..settings.node_config import ConfigError, NodeConfig
+from ..settings.config_error import ConfigError
+from ..settings.node_config import NodeConfig
 from ..settings.security_sections import TlsSection
 
 MAX_FILE_BYTES = 16 << 20

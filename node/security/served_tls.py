@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import grpc
 
-from ..settings.node_config import ConfigError
+from ..settings.config_error import ConfigError
 from .security_loading import TlsFiles
 
 logger = logging.getLogger(__name__)

@@ -40,7 +40,8 @@ from ..pulls.pages import MAX_BYTES, NAME_PAGES, number_of_page, rows_after, sor
 from ..pulls.read_turns import ReadTurns
 from ..roles.following_roles import Takeover
 from ..roles.role import CurrentRole
-from ..settings.node_config import ConfigError, NodeConfig
+from ..settings.config_error import ConfigError
+from ..settings.node_config import NodeConfig
 from ..settings.running_settings import RunningSettings, SettingRow
 from .election_service import ElectionService, required
 from .group_service import GroupService

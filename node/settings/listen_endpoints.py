@@ -4,8 +4,9 @@ import errno
 import socket
 from dataclasses import dataclass
 
+from .config_error import ConfigError
 from .host_port import join, split_endpoint
-from .node_config import AUTO, ConfigError, NodeConfig
+from .node_config import AUTO, NodeConfig
 
 _WILDCARDS = ("0.0.0.0", "::", "")
 

@@ -38,6 +38,7 @@ from tandemlog_server.ha.election.election_config import ElectionConfig
 from tandemlog_server.rocketmq.follow.address import parse_address
 from tandemlog_server.storage.config import StoreConfig
 
+from .config_error import ConfigError
 from .config_sources import ENV_DELIMITER, ENV_PREFIX, givers, location_of, variable_of
 from .coordinator_section import CoordinatorSection
 from .host_port import join, split_endpoint
@@ -67,10 +68,6 @@ _NOT_SETTINGS = re.compile(
     r"SERVICE_(HOST|PORT)(_.*)?|PORT(_\d+_(TCP|UDP)(_.*)?)?)$",
     re.IGNORECASE,
 )
-
-
-class ConfigError(Exception):
-    """Settings that cannot be used: one line for each mistake, which names the key."""
 
 
 class NodeConfig(BaseSettings):

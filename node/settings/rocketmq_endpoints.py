@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from tandemlog_server.rocketmq.serve.options import ServeOptions
 
+from .config_error import ConfigError
 from .host_port import join, split_endpoint
 from .listen_endpoints import ListenError, usable
-from .node_config import ConfigError
 from .rocketmq_section import VIP_DISTANCE, WILDCARDS, RocketmqSection
 
 TRIES = 50

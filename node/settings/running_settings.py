@@ -27,8 +27,9 @@ from pydantic.fields import FieldInfo
 from tomlkit.exceptions import TOMLKitError
 
 from ..private_files import replace_text
+from .config_error import ConfigError
 from .config_sources import givers
-from .node_config import ConfigError, NodeConfig, config_of, key_at
+from .node_config import NodeConfig, config_of, key_at
 from .sections import keys_of, section_of
 
 LIVE = ("log.level", "store.retention", "groups")

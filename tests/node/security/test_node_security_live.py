@@ -30,7 +30,7 @@ from tandemlog_server.ha.protocol.replication_service import PATH
 from tandemlog_server.node.http import health
 from tandemlog_server.node.http.http_server import HttpServer
 from tandemlog_server.node.node import Node
-from tandemlog_server.node.settings.node_config import ConfigError
+from tandemlog_server.node.settings.config_error import ConfigError
 
 DENIED = common_pb2.PERMISSION_DENIED
 HOUR = datetime.timedelta(hours=1)

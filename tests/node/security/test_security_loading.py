@@ -15,7 +15,8 @@ from tandemlog_server.node.security.security_loading import (
     read_file,
     utc_now,
 )
-from tandemlog_server.node.settings.node_config import ConfigError, NodeConfig
+from tandemlog_server.node.settings.config_error import ConfigError
+from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.node.settings.security_sections import SecuritySection, TlsSection
 
 AUTHORITY = Authority()

@@ -10,7 +10,8 @@ from helpers.made_certificates import Authority
 from tandemlog.transport.security import Security
 from tandemlog_server.node.certs.owners import OwnerKind
 from tandemlog_server.node.preflight import faults
-from tandemlog_server.node.settings.node_config import ConfigError, NodeConfig
+from tandemlog_server.node.settings.config_error import ConfigError
+from tandemlog_server.node.settings.node_config import NodeConfig
 
 
 @pytest.fixture

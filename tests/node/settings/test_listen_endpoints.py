@@ -4,8 +4,9 @@ import socket
 
 import pytest
 
+from tandemlog_server.node.settings.config_error import ConfigError
 from tandemlog_server.node.settings.listen_endpoints import ListenError, choose_endpoints
-from tandemlog_server.node.settings.node_config import ConfigError, NodeConfig
+from tandemlog_server.node.settings.node_config import NodeConfig
 
 
 def test_port_0_becomes_a_free_port() -> None:

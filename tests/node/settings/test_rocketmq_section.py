@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from tandemlog_server.node.settings.config_error import ConfigError
 from tandemlog_server.node.settings.host_port import split_endpoint
 from tandemlog_server.node.settings.listen_endpoints import ListenError
-from tandemlog_server.node.settings.node_config import ConfigError, NodeConfig
+from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.node.settings.rocketmq_endpoints import (
     choose_rocketmq_endpoints,
     serve_options,

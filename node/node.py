@@ -51,7 +51,7 @@ from .services.call_door import CallDoor
 from .services.data_server import DataServer
 from .services.group_service import GroupService
 from .services.grpc_server import GrpcServer, data_methods, largest_put
-from .services.leadership import Leadership
+from .services.master_answers import Leadership
 from .settings.host_port import split_endpoint
 from .settings.listen_endpoints import Endpoints, ListenError, choose_endpoints
 from .settings.node_config import AUTO, NodeConfig

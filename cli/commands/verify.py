@@ -31,7 +31,7 @@ from tandemlog.logs.reading.log_source import NODE_PREFIX, LocalLogSource, open_
 from tandemlog_server.storage.config import StoreConfig
 from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 from tandemlog_server.storage.errors import StoreError
-from tandemlog_server.storage.tools.compare import CompareReport, compare, confirmed_end
+from tandemlog_server.storage.tools.compare_stores import CompareReport, compare, confirmed_end
 from tandemlog_server.storage.tools.faults import Fault, VerifyReport, cautions, fault_of
 from tandemlog_server.storage.tools.verify import verify
 

@@ -32,7 +32,7 @@ from .elected_keeper import ElectedKeeper
 from .election_config import ElectionConfig
 from .key_values import LeaderValue, MemberValue
 from .keys import ClusterKeys
-from .leases import HeldLease
+from .held_lease import HeldLease
 from .losses import Losses
 from .planned_switch import PlannedSwitch
 from .probe import port_is_closed

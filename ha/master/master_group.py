@@ -27,7 +27,7 @@ from ..config import HaConfig
 from ..protocol.frames import PREPARING, Ack, Hello, SlaveFrame
 from ..protocol.handshake import MasterView, is_overruled
 from ..state import InSyncRecord, Member
-from .confirm import ConfirmTracker
+from .confirm_offset import ConfirmTracker
 from .foreign_slaves import count_as_heard
 from .rounds import led
 from .session import MasterAction, MasterSession, SendAnswer, SessionState

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from tandemlog.v1 import broker_pb2, common_pb2
-from tandemlog_server.ha.master.master import ReplicationMaster
+from tandemlog_server.ha.master.replication_master import ReplicationMaster
 from tandemlog_server.storage.config import FlushMode
 from tandemlog_server.storage.message_store import MessageStore
 

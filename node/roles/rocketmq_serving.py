@@ -10,7 +10,7 @@ again.
 import asyncio
 import logging
 
-from tandemlog_server.ha.master.master import ReplicationMaster
+from tandemlog_server.ha.master.replication_master import ReplicationMaster
 from tandemlog_server.rocketmq.serve.serving import BrokerServing
 
 from ..process.tasks import cancelled

@@ -40,7 +40,7 @@ from ..access.doorkeeper import Doorkeeper, open_to_all
 from ..error_status import Code, RequestRefusedError, error_of
 from ..pulls.pull_service import Parts
 from ..pulls.read_turns import ReadTurns
-from .leadership import NODE, Leadership, Speaks
+from .master_answers import NODE, Leadership, Speaks
 from .permissions import ANY, Rule, arguments_of
 from .strangers import authorization_of, refuse
 

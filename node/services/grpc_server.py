@@ -36,7 +36,7 @@ from .admin_service import AdminService
 from .broker_service import BrokerService
 from .call_door import CallDoor, Handler, proofs_of
 from .data_session import DataMethods
-from .leadership import speaks
+from .master_answers import speaks
 from .permissions import ADMIN, BROKER, REPLICATION, rule_of
 from .strangers import StrangerInterceptor, refuse
 

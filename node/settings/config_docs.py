@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from .config_sources import ENV_DELIMITER, ENV_PREFIX
+from .setting_sources import ENV_DELIMITER, ENV_PREFIX
 from .node_config import NodeConfig
 from .sections import keys_of, section_of
 

@@ -39,7 +39,7 @@ from tandemlog_server.rocketmq.follow.address import parse_address
 from tandemlog_server.storage.config import StoreConfig
 
 from .config_error import ConfigError
-from .config_sources import ENV_DELIMITER, ENV_PREFIX, givers, location_of, variable_of
+from .setting_sources import ENV_DELIMITER, ENV_PREFIX, givers, location_of, variable_of
 from .coordinator_section import CoordinatorSection
 from .host_port import join, split_endpoint
 from .rocketmq_section import RocketmqSection, rocketmq_fault

@@ -28,7 +28,7 @@ from tomlkit.exceptions import TOMLKitError
 
 from ..private_files import replace_text
 from .config_error import ConfigError
-from .config_sources import givers
+from .setting_sources import givers
 from .node_config import NodeConfig, config_of, key_at
 from .sections import keys_of, section_of
 

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from tandemlog.v1 import common_pb2
-from tandemlog_server.ha.master.master import ReplicationMaster
+from tandemlog_server.ha.master.replication_master import ReplicationMaster
 
 from .peers import Door, Peers, plain_address
 from .refused_brokers import RefusedBrokers

@@ -3,7 +3,7 @@ registration at name servers once both are open."""
 
 import logging
 
-from tandemlog_server.ha.master.master import ReplicationMaster
+from tandemlog_server.ha.master.replication_master import ReplicationMaster
 
 from .ha_server import HaServer
 from .options import ServeOptions

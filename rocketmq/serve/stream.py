@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from tandemlog.v1 import common_pb2
 from tandemlog_server.ha.errors import HaError, ProtocolError
 from tandemlog_server.ha.master.foreign_slaves import foreign_hello
-from tandemlog_server.ha.master.master import ReplicationMaster
+from tandemlog_server.ha.master.replication_master import ReplicationMaster
 from tandemlog_server.ha.protocol.frames import Ack, Hello
 from tandemlog_server.storage.errors import StoreError
 

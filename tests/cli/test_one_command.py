@@ -25,7 +25,7 @@ from tandemlog.logs.jobs.rebuild import RebuildOptions, rebuild
 from tandemlog_server.cli import app
 from tandemlog_server.storage.config import StoreConfig
 from tandemlog_server.storage.errors import StoreError
-from tandemlog_server.storage.tools.compare import compare
+from tandemlog_server.storage.tools.compare_stores import compare
 from tandemlog_server.storage.tools.verify import verify
 
 HERE = InProcess()

@@ -12,7 +12,7 @@ from grpc import aio
 
 from fakes.batches import Put, batch_of
 from tandemlog_server.ha.config import HaConfig, Replication, Role
-from tandemlog_server.ha.master.master import ReplicationMaster
+from tandemlog_server.ha.master.replication_master import ReplicationMaster
 from tandemlog_server.ha.protocol.proof import Prove, proven_service
 from tandemlog_server.ha.slave.slave import ReplicationSlave
 from tandemlog_server.storage.clock import Clock, SystemClock

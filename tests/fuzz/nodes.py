@@ -18,7 +18,7 @@ from fuzz.methods import TOPIC, put_request
 from helpers.running import NodeProcess, Running, wait_until
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
 from tandemlog_server.storage.config import StoreConfig
-from tandemlog_server.storage.tools.compare import compare
+from tandemlog_server.storage.tools.compare_stores import compare
 from tandemlog_server.storage.tools.verify import verify
 
 CANARY = "Canary"

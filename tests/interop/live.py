@@ -26,7 +26,7 @@ from tandemlog.format.files.names import offset_file_name
 from tandemlog.format.files.store_json import loads
 from tandemlog_server.rocketmq.wire.requests import GET_BROKER_RUNTIME_INFO
 from tandemlog_server.storage.config import StoreConfig
-from tandemlog_server.storage.tools.compare import compare
+from tandemlog_server.storage.tools.compare_stores import compare
 from tandemlog_server.storage.tools.verify import verify
 
 TOPIC, QUEUES = "Orders", 4

@@ -12,7 +12,7 @@ from fakes.fake_store import FakeStore
 from sim.ha_cluster import Cluster
 from tandemlog.format.files.epochs import EpochTable
 from tandemlog_server.ha.master import confirm, sync_state_set, term
-from tandemlog_server.ha.master.confirm import Match
+from tandemlog_server.ha.master.confirm_offset import Match
 from tandemlog_server.ha.master.sync_state_set import SetRules, SyncStateSet
 from tandemlog_server.ha.protocol import handshake
 from tandemlog_server.ha.protocol.frames import Ack, Checksum

@@ -23,12 +23,12 @@ from sim.served_scenes import (
 )
 from tandemlog.cluster.topology import NodeInfo, Topology
 from tandemlog.consume.group.commits import Commits
-from tandemlog.consume.reading.log_watch import LogWatch
+from tandemlog.consume.reading.cut_watch import LogWatch
 from tandemlog.format.files.log_history import NO_CUT
 from tandemlog_server.node.error_status import not_sure
 from tandemlog_server.node.groups.offset_promises import OffsetPromises
 from tandemlog_server.node.roles.master_role import MasterRole
-from tandemlog_server.node.services.leadership import Leadership
+from tandemlog_server.node.services.master_answers import Leadership
 
 
 def any_epoch(epoch: int, newest: int) -> bool:

@@ -22,7 +22,7 @@ from tandemlog.v1 import admin_pb2, broker_pb2, common_pb2
 from tandemlog_server.ha.config import HaConfig
 from tandemlog_server.ha.election.key_values import LeaderValue
 from tandemlog_server.ha.master import waiters
-from tandemlog_server.ha.master.master import ReplicationMaster
+from tandemlog_server.ha.master.replication_master import ReplicationMaster
 from tandemlog_server.ha.master.master_group import MasterGroup
 from tandemlog_server.ha.store_port import tables_of
 from tandemlog_server.node.access.caller import Caller
@@ -38,7 +38,7 @@ from tandemlog_server.node.roles.master_role import MasterRole
 from tandemlog_server.node.roles.role import CurrentRole, NodeRole
 from tandemlog_server.node.services.broker_service import BrokerService
 from tandemlog_server.node.services.group_service import GroupService
-from tandemlog_server.node.services.leadership import Leadership, speaks
+from tandemlog_server.node.services.master_answers import Leadership, speaks
 from tandemlog_server.node.services.permissions import ADMIN, BROKER
 from tandemlog_server.node.settings.sections import GroupsSection
 from tandemlog_server.storage.puts.put_path import PutResult

@@ -23,7 +23,7 @@ from tandemlog_server.storage.errors import (
 from tandemlog_server.storage.housekeeping import release_maps
 from tandemlog_server.storage.state_files.fsync_flag import FsyncFlag
 from tandemlog_server.storage.state_files.session_file import FSYNC
-from tandemlog_server.storage.tools.compare import compare
+from tandemlog_server.storage.tools.compare_stores import compare
 from tandemlog_server.storage.tools.dump import dump
 from tandemlog_server.storage.tools.recover import plan
 from tandemlog_server.storage.tools.verify import verify

@@ -13,7 +13,7 @@ from tandemlog_server.storage.errors import CorruptStoreError, StoreBusyError, U
 from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.metadata.topics import TopicConfig
 from tandemlog_server.storage.store_paths import StorePaths
-from tandemlog_server.storage.tools.compare import compare
+from tandemlog_server.storage.tools.compare_stores import compare
 from tandemlog_server.storage.tools.dump import dump
 from tandemlog_server.storage.tools.verify import verify
 

@@ -45,7 +45,7 @@ from ...errors import (
 from ...format.calls import MAX_POSITIONS
 from ...format.record.tags import tag_hashes
 from ..follow_options import FollowOptions
-from ..reading.log_watch import LogWatch, TurnOffsets
+from ..reading.cut_watch import LogWatch, TurnOffsets
 from ..reading.lost_messages import Kind, Verdicts, accept
 from ..reading.positions import LATEST, Positions, Queue
 from ..reading.pulls import Place, Pulled, pull

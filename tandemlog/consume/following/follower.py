@@ -32,7 +32,7 @@ from ..reading.positions import COMMITTED, EARLIEST, Positions, Queue, Start
 from ..reading.queue_lag import Lags, QueueLag
 from ..received.received_batch import ReceivedBatch
 from ..statistics import ConsumerStatistics
-from .cuts import Cuts
+from .after_cut import Cuts
 from .fetcher import FetchedBatch, Fetcher
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from ...errors import (
     UnknownTopicError,
 )
 from ..progress import Progress, QueueProgress
-from ..reading.log_watch import LogWatch
+from ..reading.cut_watch import LogWatch
 from ..reading.positions import Positions, Queue
 from ..received.received_batch import ReceivedBatch
 from ..received.received_message import ReceivedMessage

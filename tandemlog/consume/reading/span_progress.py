@@ -25,7 +25,7 @@ import numpy as np
 from ...errors import NodeUnavailableError
 from ...format.columns.crcs import first_bad_crc
 from ..received.received_batch import ReceivedBatch
-from .log_watch import TurnOffsets
+from .cut_watch import TurnOffsets
 from .lost_messages import Kind, Verdict, Verdicts, accept
 from .positions import Queue
 from .pulls import Place

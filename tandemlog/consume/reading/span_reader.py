@@ -21,7 +21,7 @@ from ...errors import NodeUnavailableError, TandemlogError, UnknownQueueError, U
 from ...format.files.log_history import LogHistory
 from ...format.record.tags import tag_hashes
 from ..received.received_batch import ReceivedBatch
-from .log_watch import LogWatch
+from .cut_watch import LogWatch
 from .positions import Positions
 from .pulls import Pulled, pull
 from .reader import Reader

@@ -16,7 +16,7 @@ from tandemlog_server.ha.election.role_loop import RANK_DELAY_S, ElectionRules, 
 from tandemlog_server.ha.election.snapshot import Snapshot
 from tandemlog_server.ha.errors import HandshakeRefusedError
 from tandemlog_server.ha.master import master as master_module
-from tandemlog_server.ha.master.master import ReplicationMaster
+from tandemlog_server.ha.master.replication_master import ReplicationMaster
 from tandemlog_server.ha.protocol.chunk_codec import Chunk
 from tandemlog_server.ha.protocol.frames import Answer, Hello, HelloAction
 from tandemlog_server.ha.protocol.handshake import SlaveView, check_answer

@@ -18,7 +18,7 @@ from tandemlog_server.storage.errors import (
 )
 from tandemlog_server.storage.state_files.fsync_flag import FsyncFlag
 from tandemlog_server.storage.store_paths import StorePaths
-from tandemlog_server.storage.tools.compare import compare
+from tandemlog_server.storage.tools.compare_stores import compare
 from tandemlog_server.storage.tools.dump import dump
 from tandemlog_server.storage.tools.rebuild import rebuild
 from tandemlog_server.storage.tools.recover import plan

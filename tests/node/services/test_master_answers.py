@@ -13,7 +13,7 @@ from tandemlog_server.node.error_status import (
     not_sure,
 )
 from tandemlog_server.node.services.grpc_server import SERVICES
-from tandemlog_server.node.services.leadership import (
+from tandemlog_server.node.services.master_answers import (
     CHANGE,
     EITHER,
     GROUPS,

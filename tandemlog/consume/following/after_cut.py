@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from ...errors import LogCutError, TandemlogError
 from ..progress import Progress
-from ..reading.log_watch import TurnOffsets
+from ..reading.cut_watch import TurnOffsets
 from ..reading.positions import Queue
 from .fetcher import Fetcher
 

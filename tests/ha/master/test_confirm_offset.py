@@ -2,7 +2,7 @@
 
 import pytest
 
-from tandemlog_server.ha.master.confirm import ConfirmTracker
+from tandemlog_server.ha.master.confirm_offset import ConfirmTracker
 from tandemlog_server.ha.protocol.frames import Ack
 from tandemlog_server.ha.state import Member
 

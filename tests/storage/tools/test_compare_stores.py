@@ -9,7 +9,7 @@ from tandemlog_server.storage.config import ConfirmSource, StoreConfig
 from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.metadata.topics import TopicConfig
-from tandemlog_server.storage.tools.compare import CompareReport, compare
+from tandemlog_server.storage.tools.compare_stores import CompareReport, compare
 
 
 def config_of(directory: Path) -> StoreConfig:

@@ -15,7 +15,7 @@ import pytest
 
 from tandemlog.cluster.histories import PositionCheck, is_behind
 from tandemlog.consume.reading import log_watch
-from tandemlog.consume.reading.log_watch import LogWatch
+from tandemlog.consume.reading.cut_watch import LogWatch
 from tandemlog.consume.reading.positions import Queue
 from tandemlog.errors import NodeUnavailableError
 from tandemlog.format.files.log_history import NO_CUT, LogHistory, LogTerm

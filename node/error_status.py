@@ -146,7 +146,7 @@ FOR_EVER = frozenset(
     }
 )
 """Facts of the log, the tables and the groups, on which a caller acts without asking again. Only a
-master that knows that it leads may state them (services/leadership.py)."""
+master that knows that it leads may state them (services/master_answers.py)."""
 
 
 def is_of_the_store(problem: Exception, code: int) -> bool:

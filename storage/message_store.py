@@ -47,7 +47,8 @@ from .log.log_scanner import Damage
 from .log.raw_intake import RawIntake, damage_end
 from .metadata.topics import TopicConfig
 from .progress import Progress
-from .puts.put_path import PutPath, PutResult, ReputPacing
+from .puts.put_pacing import PutPacing
+from .puts.put_path import PutPath, PutResult
 from .puts.targets import PutTargets
 from .recovery.last_stop import FailureNote
 from .recovery.opening import Opened, open_store
@@ -97,7 +98,7 @@ class MessageStore:
         self._last_stop = opened.last_stop
         self._persistence = opened.persistence
         self._failure_note = FailureNote(parts.log, opened.last_stop)
-        self._pacing = ReputPacing(parts.confirmed, parts.reputed, parts.config.max_reput_lag_bytes)
+        self._pacing = PutPacing(parts.confirmed, parts.reputed, parts.config.max_reput_lag_bytes)
         self._cleaner = Cleaner(parts)
         self._flush = FlushService(parts.log, parts.config, parts.clock)
         self._puts = PutPath(

@@ -11,8 +11,9 @@ from tandemlog_server.node.preflight import faults, folder_of, warnings
 from tandemlog_server.node.process.log_setup import set_up_logging
 from tandemlog_server.node.process.process_setup import end_with_parent, prepare_process
 from tandemlog_server.node.run import run_node
+from tandemlog_server.node.settings.config_loading import load_config
 from tandemlog_server.node.settings.listen_endpoints import ListenError
-from tandemlog_server.node.settings.node_config import NodeConfig, load_config
+from tandemlog_server.node.settings.node_config import NodeConfig
 
 from ..shared.command import new_app
 from ..shared.exit_codes import ADDRESS

@@ -6,7 +6,8 @@
 
 Of a store the first one reads everything. The second one then looks at the ends of the log, and at
 all of it if the first one found fault with it or refused it, so that a whole log is read once. With
---against it is the same: storage/tools/compare.py, then the job `compare` where the logs differ.
+--against it is the same: storage/tools/compare_stores.py, then the job `compare` where the logs
+differ.
 """
 
 import os

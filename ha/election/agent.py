@@ -30,9 +30,9 @@ from ..coordinator.coordinator_errors import (
 from ..master.term import WonTerm
 from .elected_keeper import ElectedKeeper
 from .election_config import ElectionConfig
+from .held_lease import HeldLease
 from .key_values import LeaderValue, MemberValue
 from .keys import ClusterKeys
-from .held_lease import HeldLease
 from .losses import Losses
 from .planned_switch import PlannedSwitch
 from .probe import port_is_closed

@@ -5,7 +5,8 @@
                                └ after this the node does not count on it any more
 
 The time is taken before the renewal is sent, on a clock that runs while the machine sleeps. The
-lease protects no acknowledgement that other nodes had a part in; see role_loop.py.
+lease protects no acknowledgement that other nodes had a part in: `MasterRole.admit` of the node
+(node/roles/master_role.py) says which puts wait for it.
 """
 
 from ..coordinator.values import Lease

@@ -1,7 +1,7 @@
 """Where the in-sync set is recorded: the seam between a master and what an election reads.
 
 A set is in force from its proposal on, beside the recorded one, until its record is known: see
-confirm.py. So a keeper that does not know the outcome reports that, and is asked again.
+confirm_offset.py. So a keeper that does not know the outcome reports that, and is asked again.
 """
 
 from typing import Protocol

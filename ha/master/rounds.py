@@ -9,7 +9,7 @@ lease excludes it; where the lease is over, the members of the in-sync set know.
 always elected from that set, and a node that leads acknowledges nothing to another master. So if
 every member of every set in force has acknowledged, in this epoch, a question that was sent after
 the request came, no term had begun by then that this master does not know: its answer was true at
-that moment. That is as sure as an acknowledged put, and rests on the same rule (confirm.py).
+that moment. That is as sure as an acknowledged put, and rests on the same rule (confirm_offset.py).
 
 A master whose set is itself alone can ask no other node: it needs its lease. So does one with a
 member that cannot answer: a node of an older version, or a broker that follows by another protocol.

@@ -12,8 +12,8 @@ They live as long as a term of this node. The first call of a term reads the tab
 before it; another role forgets the groups and ends the waiting calls.
 
 No answer leaves before the door knows that this node still led when it was made
-(services/leadership.py). A master that cannot know that ends no session either: it hears no member,
-so it forgets its groups, and reads them again once it knows.
+(services/master_answers.py). A master that cannot know that ends no session either: it hears no
+member, so it forgets its groups, and reads them again once it knows.
 """
 
 import asyncio

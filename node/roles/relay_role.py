@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from tandemlog.format.words import quoted
 from tandemlog.v1 import broker_pb2, common_pb2
-from tandemlog_server.ha.master.replication_master import ReplicationMaster
 from tandemlog_server.ha.master.node_status import NO_MASTER, READ_ONLY
+from tandemlog_server.ha.master.replication_master import ReplicationMaster
 from tandemlog_server.rocketmq.follow.follower import BrokerFollower
 
 from ..error_status import RequestRefusedError

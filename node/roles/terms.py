@@ -23,10 +23,10 @@ from dataclasses import replace
 
 from tandemlog.v1 import common_pb2
 from tandemlog_server.ha.config import HaConfig, Role
-from tandemlog_server.ha.master.replication_master import ReplicationMaster
 from tandemlog_server.ha.master.master_group import Return
 from tandemlog_server.ha.master.node_status import NO_MASTER, own_status
 from tandemlog_server.ha.master.record_keeper import RecordKeeper
+from tandemlog_server.ha.master.replication_master import ReplicationMaster
 from tandemlog_server.ha.master.term import WonTerm, end_term
 from tandemlog_server.ha.protocol.frames import Refusal, encode_master_frame
 from tandemlog_server.ha.protocol.replication_service import Context, ReplicationService

@@ -5,7 +5,7 @@
           ─▶ too large, none?  INVALID_ARGUMENT
           ─▶ may it do that?   PERMISSION_DENIED (permissions.py)
           ─▶ the method        its errors
-          ─▶ still the master? NOT_IN_SYNC, where it speaks for the cluster (leadership.py)
+          ─▶ still the master? NOT_IN_SYNC, where it speaks for the cluster (master_answers.py)
           ─▶ answer            counted until it is taken
 
 gRPC would decode a request before this code could check its size, and end a call that it cannot

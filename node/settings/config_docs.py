@@ -15,8 +15,7 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from .setting_sources import ENV_DELIMITER, ENV_PREFIX
-from .node_config import NodeConfig
+from .node_config import ENV_DELIMITER, ENV_PREFIX, NodeConfig
 from .sections import keys_of, section_of
 
 _HEAD = f"""# Configuration of a node

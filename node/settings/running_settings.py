@@ -28,8 +28,8 @@ from tomlkit.exceptions import TOMLKitError
 
 from ..private_files import replace_text
 from .config_error import ConfigError
-from .setting_sources import givers
-from .node_config import NodeConfig, config_of, key_at
+from .config_loading import config_of, givers, key_at
+from .node_config import NodeConfig
 from .sections import keys_of, section_of
 
 LIVE = ("log.level", "store.retention", "groups")

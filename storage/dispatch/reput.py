@@ -237,7 +237,7 @@ class ReputService:
                 self._stopping.wait(wait_s)
 
     def _wait_out(self, fault: StoreError) -> None:
-        """Nothing is lost by waiting: puts are held back by the distance (ReputPacing)."""
+        """Nothing is lost by waiting: puts are held back by the distance (PutPacing)."""
         if self.trouble is None or str(self.trouble) != str(fault):
             logger.error("dispatch is waiting: reputed=%d %s", self.reputed.value, fault)
         self.trouble = fault

@@ -13,7 +13,7 @@ from tandemlog_server.cli.local.local_cluster import (
     plan_cluster,
 )
 from tandemlog_server.node.settings.config_error import ConfigError
-from tandemlog_server.node.settings.node_config import load_config
+from tandemlog_server.node.settings.config_loading import load_config
 from tandemlog_server.storage.errors import StoreLayoutError
 
 

@@ -17,7 +17,7 @@ from tandemlog_server.node.access.identities import digest_of
 from tandemlog_server.node.certs.authority import CertificateError
 from tandemlog_server.node.certs.folder import make_certificate
 from tandemlog_server.node.certs.owners import Owner, OwnerKind
-from tandemlog_server.node.settings.node_config import load_config
+from tandemlog_server.node.settings.config_loading import load_config
 
 NODES = ("n0", "n1")
 

@@ -16,7 +16,7 @@ from documents.pages import DOCS, README, assert_shows, steps
 from documents.terminal import Terminal
 from helpers.running import wait_until
 from tandemlog import Admin, errors
-from tandemlog_server.node.settings.node_config import load_config
+from tandemlog_server.node.settings.config_loading import load_config
 
 pytestmark = [pytest.mark.cluster, pytest.mark.lane("session")]
 

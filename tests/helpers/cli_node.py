@@ -17,7 +17,8 @@ import pytest
 
 from tandemlog_server.cli import app
 from tandemlog_server.node.node import Node
-from tandemlog_server.node.settings.node_config import NodeConfig, load_config
+from tandemlog_server.node.settings.config_loading import load_config
+from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.node.settings.sections import StoreSection
 
 

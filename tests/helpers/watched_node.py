@@ -28,7 +28,7 @@ from helpers.running import ROOT, NodeProcess, toml
 from tandemlog_server.node.process.log_setup import set_up_logging
 from tandemlog_server.node.process.process_setup import prepare_process
 from tandemlog_server.node.run import run_node
-from tandemlog_server.node.settings.node_config import load_config
+from tandemlog_server.node.settings.config_loading import load_config
 
 TICK_S = 0.002
 

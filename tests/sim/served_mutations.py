@@ -23,7 +23,7 @@ from sim.served_scenes import (
 )
 from tandemlog.cluster.topology import NodeInfo, Topology
 from tandemlog.consume.group.commits import Commits
-from tandemlog.consume.reading.cut_watch import LogWatch
+from tandemlog.consume.reading.cut_watch import CutWatch
 from tandemlog.format.files.log_history import NO_CUT
 from tandemlog_server.node.error_status import not_sure
 from tandemlog_server.node.groups.offset_promises import OffsetPromises
@@ -59,7 +59,7 @@ async def by_the_lease_alone(self: MasterRole) -> int:
     return epoch
 
 
-async def the_same_log(self: LogWatch, log_term: tuple[int, int], node: Any) -> int | None:
+async def the_same_log(self: CutWatch, log_term: tuple[int, int], node: Any) -> int | None:
     return NO_CUT
 
 
@@ -103,7 +103,7 @@ MUTATIONS: dict[str, tuple[Scene, int, list[Patch]]] = {
     "a position is believed by its number alone": (
         lost_ahead,
         0,
-        [(LogWatch, "counts_below", the_same_log)],
+        [(CutWatch, "counts_below", the_same_log)],
     ),
     "where a group begins is not committed": (
         idle_at_the_end,

@@ -22,8 +22,8 @@ from tandemlog.v1 import admin_pb2, broker_pb2, common_pb2
 from tandemlog_server.ha.config import HaConfig
 from tandemlog_server.ha.election.key_values import LeaderValue
 from tandemlog_server.ha.master import waiters
-from tandemlog_server.ha.master.replication_master import ReplicationMaster
 from tandemlog_server.ha.master.master_group import MasterGroup
+from tandemlog_server.ha.master.replication_master import ReplicationMaster
 from tandemlog_server.ha.store_port import tables_of
 from tandemlog_server.node.access.caller import Caller
 from tandemlog_server.node.error_status import RequestRefusedError, error_of

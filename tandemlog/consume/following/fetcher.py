@@ -45,7 +45,7 @@ from ...errors import (
 from ...format.calls import MAX_POSITIONS
 from ...format.record.tags import tag_hashes
 from ..follow_options import FollowOptions
-from ..reading.cut_watch import LogWatch, TurnOffsets
+from ..reading.cut_watch import CutWatch, TurnOffsets
 from ..reading.lost_messages import Kind, Verdicts, accept
 from ..reading.positions import LATEST, Positions, Queue
 from ..reading.pulls import Place, Pulled, pull
@@ -88,7 +88,7 @@ class Fetcher:
         self._group = group
         self._lose_topics = lose_topics
         self._lanes = Lanes(options.parallel_pulls)
-        self.log = LogWatch(positions, self._positions_now, self._cut)
+        self.log = CutWatch(positions, self._positions_now, self._cut)
         # positions of queues that are not read now, and what to do with a cut queue: see Cuts
         self.unread: Callable[[], TurnOffsets] = dict
         self.on_cut: Callable[[Queue, int], None] | None = None

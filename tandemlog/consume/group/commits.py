@@ -30,7 +30,7 @@ from ...errors import (
     UnknownTopicError,
 )
 from ..progress import Progress, QueueProgress
-from ..reading.cut_watch import LogWatch
+from ..reading.cut_watch import CutWatch
 from ..reading.positions import Positions, Queue
 from ..received.received_batch import ReceivedBatch
 from ..received.received_message import ReceivedMessage
@@ -56,7 +56,7 @@ class Committing(Protocol):
     def counters(self) -> ConsumerCounters: ...
 
     @property
-    def log(self) -> LogWatch: ...
+    def log(self) -> CutWatch: ...
 
     def commit_failed(self, error: TandemlogError, offsets: dict[Queue, int]) -> None: ...
 

@@ -34,7 +34,7 @@ AGAIN_S: Final = 1.0
 """Between two questions about a term that is in no log that the master knows."""
 
 
-class LogWatch:
+class CutWatch:
     """Of one fetcher; one event loop. `positions_now()` is where each queue is now; `on_cut(queue,
     first)` is called for each that has to continue with an earlier message, before anything else is
     taken."""

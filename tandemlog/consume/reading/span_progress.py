@@ -12,7 +12,7 @@ lost_messages.py decides what a response means: a node that is behind must be as
 another one; messages are lost when every node that may have them lacks them. Where a message is
 damaged on one node, the others are asked for it: it is lost only if no node has it whole. So the
 bodies' CRCs are checked here, before a message counts as read. The spans are of one log
-(log_watch.py): where that was cut, they end. No I/O and no clock.
+(cut_watch.py): where that was cut, they end. No I/O and no clock.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -154,7 +154,7 @@ class SpanProgress:
     ) -> bool:
         """Takes in the answer of the node at `endpoint` to `places`; returns whether anything
         moved. `deciders` are the endpoints of the nodes that may have what this one lacks, None if
-        no node that knows can be asked. `ends`: see LogWatch.ends_of."""
+        no node that knows can be asked. `ends`: see CutWatch.ends_of."""
         moved = False
         for index, batch in parts:
             span = self._asked[index]

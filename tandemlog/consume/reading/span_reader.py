@@ -1,7 +1,7 @@
 """Reads spans of queues to their ends, in their order (span_progress.py).
 
     nodes of the reader's order ──pull──▶ is it of the log?  ──▶ SpanProgress ──▶ messages in order
-             ▲                            (log_watch.py)             │
+             ▲                            (cut_watch.py)             │
              └── another node, a moment later ◀── nothing moved ─────┤
                                                  for patience_ms: the master alone decides
 
@@ -21,7 +21,7 @@ from ...errors import NodeUnavailableError, TandemlogError, UnknownQueueError, U
 from ...format.files.log_history import LogHistory
 from ...format.record.tags import tag_hashes
 from ..received.received_batch import ReceivedBatch
-from .cut_watch import LogWatch
+from .cut_watch import CutWatch
 from .positions import Positions
 from .pulls import Pulled, pull
 from .reader import Reader
@@ -75,7 +75,7 @@ class SpanReader:
             hold_bytes=options.max_bytes,
             verify_crc=options.verify_crc,
         )
-        self._log = LogWatch(self._positions, lambda: self._progress.positions, self._progress.cut)
+        self._log = CutWatch(self._positions, lambda: self._progress.positions, self._progress.cut)
         self._log.history = history
         self._moved_at = 0.0
 

@@ -7,8 +7,8 @@ import pytest
 from fakes.election import SyncCoordinator, record, up
 from tandemlog_server.ha.coordinator.values import Lease
 from tandemlog_server.ha.election.election_config import ElectionConfig
-from tandemlog_server.ha.election.key_values import SWITCHOVER, RequestValue
 from tandemlog_server.ha.election.held_lease import HeldLease
+from tandemlog_server.ha.election.key_values import SWITCHOVER, RequestValue
 from tandemlog_server.ha.election.snapshot import Snapshot
 from tandemlog_server.ha.election.switchover import (
     HANDOVER_LIMIT_S,

@@ -8,8 +8,9 @@ import pytest
 from tandemlog_server.ha.config import Replication, Role
 from tandemlog_server.node.settings.config_docs import configuration_markdown
 from tandemlog_server.node.settings.config_error import ConfigError
+from tandemlog_server.node.settings.config_loading import load_config
 from tandemlog_server.node.settings.host_port import split_endpoint
-from tandemlog_server.node.settings.node_config import NodeConfig, load_config
+from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.node.settings.sections import ReplicationSection, StoreSection
 from tandemlog_server.storage.config import ConfirmSource, FlushMode, StoreConfig
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tandemlog_server.node.settings.config_error import ConfigError
-from tandemlog_server.node.settings.node_config import NodeConfig, load_config
+from tandemlog_server.node.settings.config_loading import load_config
+from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.node.settings.running_settings import HIDDEN, RunningSettings, SettingRow
 
 FILE = """\

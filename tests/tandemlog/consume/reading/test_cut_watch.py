@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from tandemlog.cluster.histories import PositionCheck, is_behind
-from tandemlog.consume.reading import log_watch
-from tandemlog.consume.reading.cut_watch import LogWatch
+from tandemlog.consume.reading import cut_watch
+from tandemlog.consume.reading.cut_watch import CutWatch
 from tandemlog.consume.reading.positions import Queue
 from tandemlog.errors import NodeUnavailableError
 from tandemlog.format.files.log_history import NO_CUT, LogHistory, LogTerm
@@ -104,7 +104,7 @@ class Reader:
         self.lost = 0
         self.got: list[Message] = []
         self.view: list[Message] = []  # what it believes the log to be
-        self.log = LogWatch(world, lambda: {QUEUE: (self.turn, self.offset)}, self.cut)  # type: ignore[arg-type]
+        self.log = CutWatch(world, lambda: {QUEUE: (self.turn, self.offset)}, self.cut)  # type: ignore[arg-type]
 
     def cut(self, queue: Queue, first: int) -> None:
         master = self.world.master.messages
@@ -134,7 +134,7 @@ class Reader:
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_watch, "AGAIN_S", 0.0)
+    monkeypatch.setattr(cut_watch, "AGAIN_S", 0.0)
 
 
 async def play(seed: int, *, believe: bool = False) -> tuple[World, Reader]:

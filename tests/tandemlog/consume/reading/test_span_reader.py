@@ -2,7 +2,7 @@
 
 Whatever happens, a message that is read is the one that had its number when the read was planned,
 each comes once and in order, and one that the cluster still has is never given up. The nodes answer
-by the rules of test_log_watch.py: they may be behind, have another end of the log, have deleted
+by the rules of test_cut_watch.py: they may be behind, have another end of the log, have deleted
 older messages, or be away.
 """
 
@@ -21,7 +21,7 @@ from tandemlog.cluster.connection import Connection
 from tandemlog.cluster.histories import PositionCheck, is_behind
 from tandemlog.cluster.pull_answer import PullAnswer, PullPart
 from tandemlog.cluster.topology import NodeInfo, ReadFrom, Topology
-from tandemlog.consume.reading import log_watch, span_reader
+from tandemlog.consume.reading import cut_watch, span_reader
 from tandemlog.consume.reading.positions import Queue, QueueRange
 from tandemlog.consume.reading.reader import Reader
 from tandemlog.consume.reading.span_progress import QueueSpan
@@ -275,7 +275,7 @@ def reader_of(
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_watch, "AGAIN_S", 0.0)
+    monkeypatch.setattr(cut_watch, "AGAIN_S", 0.0)
     monkeypatch.setattr(span_reader, "_PAUSE_S", 0.0)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from tandemlog_server.storage.errors import StoreError
 from tandemlog_server.storage.positions import Position
-from tandemlog_server.storage.puts.put_path import ReputPacing
+from tandemlog_server.storage.puts.put_pacing import PutPacing
 
 
 class Dispatch(Position):
@@ -21,8 +21,8 @@ class Dispatch(Position):
         return super().wait(value, 0)
 
 
-def paced(reputed: Position, confirmed: int) -> ReputPacing:
-    return ReputPacing(Position("confirmed", confirmed), reputed, 100)
+def paced(reputed: Position, confirmed: int) -> PutPacing:
+    return PutPacing(Position("confirmed", confirmed), reputed, 100)
 
 
 def test_nothing_waits_while_dispatch_keeps_up() -> None:
@@ -40,7 +40,7 @@ def test_a_put_waits_until_dispatch_is_near_again() -> None:
 def test_what_a_crash_left_behind_is_not_waited_for() -> None:
     reputed = Dispatch(lambda position: position.advance(position.value + 50))
     confirmed = Position("confirmed", 300)
-    pacing = ReputPacing(confirmed, reputed, 100)
+    pacing = PutPacing(confirmed, reputed, 100)
     pacing.begin_at(300)
     pacing.wait()
     confirmed.advance(400)

@@ -8,7 +8,8 @@ etcd hashes the password at each login, which takes seconds of a processor where
 hash thoroughly, or is busy. So a login has a time of its own, longer than an attempt: a call that
 cannot wait so long goes without, and the login runs on for the next one. Given up with each
 attempt, and begun by each call for itself, logins would keep etcd hashing for ever, and none would
-end in time.
+end in time. So would members that refuse the tokens that they have just given: the first such token
+is renewed at once, as after a restart of etcd, and behind each further one comes a pause.
 """
 
 import asyncio
@@ -18,6 +19,8 @@ from .verdicts import AttemptError, Verdict
 
 LOGIN_S = 10.0
 LEAST_PAUSE_S, MOST_PAUSE_S = 0.2, 5.0
+YOUNG_S = 1.0
+"""A token that is refused sooner has hardly been of use."""
 
 
 class Login:
@@ -33,6 +36,8 @@ class Login:
         self._log_in = log_in
         self._monotonic = monotonic
         self._running: asyncio.Task[str] | None = None
+        self._renewed_at = float("-inf")
+        self._refused_young = False
         self._pause_s = 0.0
         self._pause_until = float("-inf")
         self._failure = AttemptError(Verdict.ELSEWHERE, "", "")
@@ -62,8 +67,14 @@ class Login:
     def forget(self, token: str) -> None:
         """A call with `token` was refused: the next call logs in again, unless another one has
         renewed it already."""
-        if self.token == token:
-            self.token = ""
+        if self.token != token:
+            return
+        self.token = ""
+        is_young = self._monotonic() < self._renewed_at + YOUNG_S
+        if is_young and self._refused_young:
+            self._failure = AttemptError(Verdict.ELSEWHERE, "", "a new token was refused at once")
+            self._pause()
+        self._refused_young = is_young
 
     def close(self) -> None:
         if self._running is not None:
@@ -75,9 +86,14 @@ class Login:
             return
         failure = login.exception()
         if failure is None:
-            self.token, self._pause_s = login.result(), 0.0
+            self.token, self._renewed_at = login.result(), self._monotonic()
+            if not self._refused_young:
+                self._pause_s = 0.0
             return
-        self._pause_s = min(max(2 * self._pause_s, LEAST_PAUSE_S), MOST_PAUSE_S)
-        self._pause_until = self._monotonic() + self._pause_s
         if isinstance(failure, AttemptError):
             self._failure = failure
+        self._pause()
+
+    def _pause(self) -> None:
+        self._pause_s = min(max(2 * self._pause_s, LEAST_PAUSE_S), MOST_PAUSE_S)
+        self._pause_until = self._monotonic() + self._pause_s

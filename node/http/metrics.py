@@ -56,7 +56,7 @@ class Families:
         return metric
 
     def histogram(self, name: str, histogram: Histogram, *labels: str) -> Metric:
-        """`held` may change meanwhile: the count is that of the buckets that were read."""
+        """`histogram` may change meanwhile: the count is that of the buckets that were read."""
         family = FAMILIES[name]
         metric = HistogramMetricFamily(
             family.full_name, family.meaning, labels=(*COMMON_LABELS, *family.labels)

@@ -51,7 +51,7 @@ class CoordinatorTls:
             raise ConfigError(f"TLS of the coordinator: {error}") from None
 
     async def watch(self) -> None:
-        """FileState at the files until this is cancelled."""
+        """Check the files until this is cancelled."""
         while True:
             await asyncio.sleep(INTERVAL_S)
             await asyncio.to_thread(self.reload_changed)

@@ -80,7 +80,7 @@ class NodeSecurity:
         return None if self.tls is None else self.tls.files.expires_at.timestamp()
 
     async def watch(self) -> None:
-        """FileState at the files until this is cancelled."""
+        """Check the files until this is cancelled."""
         while True:
             await asyncio.sleep(self._config.tls.reload_interval_ms / 1000)
             try:

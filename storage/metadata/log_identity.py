@@ -62,6 +62,7 @@ class LogIdentity(JsonTable[None]):
         except CorruptStoreError as error:
             self._fault = f"{error}; it was taken for empty"
             logger.warning("%s", self._fault)
+            self._publish(None)
 
     @property
     def note(self) -> str:

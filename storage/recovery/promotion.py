@@ -24,10 +24,6 @@ def take_over_log_end(parts: StoreParts, persistence: Persistence) -> int:
 
     Consumer offsets above what the next record gets are lowered, durably: they came from a master
     whose last records this log never got, and consumers would skip those that come instead.
-
-    A record of which only a part has come is cut: the old master's last chunk may have ended inside
-    it, so no client can have got an acknowledgement for it. Damage is no end, as in recovery: the
-    log continues behind it, at the same positions as on the other replicas.
     """
     _judge_log_end(parts, persistence)
     try:

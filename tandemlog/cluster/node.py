@@ -21,7 +21,7 @@ from ..errors import (
     TandemlogError,
 )
 from ..format.constants import MAX_GRPC_MESSAGE, Buffer
-from ..lazy import lazy
+from ..lazy import lazy, load
 from ..transport import own_grpc
 from ..transport.channels import THROUGH_PROXY, open_channel
 from ..transport.security import Security
@@ -103,6 +103,9 @@ class Node:
             raise SecurityError(str(error)) from None
         except own_grpc.OwnGrpcError as error:
             raise ForkedClientError(str(error)) from None
+        # what a failure needs: when it comes there may be no descriptor to load it
+        load("tenacity")
+        load("tandemlog.transport.tls_faults")
         self.broker: BrokerAsyncStub = broker_pb2_grpc.BrokerStub(self.channel)
         self.admin: AdminAsyncStub = admin_pb2_grpc.AdminStub(self.channel)
         self._pull: Callable[..., Awaitable[bytes]] = self.channel.unary_unary(

@@ -3,6 +3,7 @@
     queues, start, end ──▶ Follower with stops ──▶ what has come, up to WINDOW bytes ──▶ RecordBatch
 
 The end is determined when the scan begins, so it ends even if the topics are still written to.
+If the log is cut meanwhile, what was fetched and not given yet is read again.
 A scan belongs to no group and commits nothing. At most FollowOptions.prefetch_bytes, one response
 and one window are in memory.
 """
@@ -89,12 +90,18 @@ class AsyncScan:
         """The batches to decode together; none at the end."""
         window: list[ReceivedBatch] = []
         size = 0
+        follower = self._follower
         while not window:
-            if not self._taken and not await self._follower.next_fetched(self._taken):
-                break
+            if not self._taken:
+                if follower.must_stop:
+                    follower.resume_delivery()
+                if not await follower.next_fetched(self._taken):
+                    break
             while self._taken and (not window or size + len(self._taken[0][0].records) <= WINDOW):
                 batch, turn = self._taken.popleft()
-                self._follower.mark_skipped(batch, turn)
+                if not follower.progress.may_deliver(batch.queue, turn):
+                    continue  # fetched before the log was cut: it is read again
+                follower.mark_skipped(batch, turn)
                 if len(batch):
                     window.append(batch)
                     size += len(batch.records)

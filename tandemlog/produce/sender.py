@@ -1,6 +1,6 @@
 """The I/O of a producer: one Append stream to the master at a time, reopened as long as it takes.
 
-    accumulator ──take──▶ chain ──write──▶ stream ──▶ master
+    accumulator ──pop───▶ chain ──write──▶ stream ──▶ master
                             ▲                            │
                             └──────── answers ◀──────────┘
 

@@ -16,8 +16,8 @@ from tandemlog_server.node.process.memory_at_rest import REST_S
 pytestmark = pytest.mark.fuzz
 
 # Each node is looked at when it has rested, before and after: while it works it keeps what it has
-# freed (process/memory.py), so what it holds then says what was asked last. Before, it has been
-# asked what brings every part of it into memory: modules, the stacks of threads, gRPC's buffers.
+# freed (process/memory_at_rest.py), so what it holds then says what was asked last. Before, it has
+# been asked what brings every part of it into memory: modules, stacks of threads, gRPC's buffers.
 WARM_SHARE = 1 / 10
 RESTED_S = 2.4 * REST_S
 # Cycles gather until the collector comes, every 50,000 objects, and leave gaps among what stays:

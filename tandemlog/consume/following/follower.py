@@ -163,6 +163,11 @@ class Follower:
             if not had_left or self._options.auto_commit_ms is None:
                 self.commits.forget_lost()
 
+    def resume_delivery(self) -> None:
+        """The caller has seen that it was interrupted, and has no callback to run."""
+        self.interrupted = False
+        self.caller_returned()
+
     async def wait(self, timeout_ms: float | None = None) -> bool:
         """Waits for a batch, or until the caller is wanted (`must_stop`); False at the stops.
         Raises what ended the reading, and TimeoutError after `timeout_ms`."""

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tandemlog_server.ha.coordinator.login import LEAST_PAUSE_S, Login
+from tandemlog_server.ha.coordinator.login import LEAST_PAUSE_S, YOUNG_S, Login
 from tandemlog_server.ha.coordinator.verdicts import AttemptError, Verdict
 
 
@@ -85,3 +85,30 @@ async def test_a_client_that_is_closed_waits_for_no_login() -> None:
     slow.login.close()
     with pytest.raises(AttemptError, match="closed"):
         await waiting
+
+
+async def test_tokens_that_are_refused_at_once_are_not_renewed_without_pause() -> None:
+    slow = Slow()
+
+    async def renew() -> None:
+        waiting = asyncio.ensure_future(slow.login.wait("e:1", 60))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        slow.answers[-1].set_result(f"token {slow.begun}")
+        assert await waiting == f"token {slow.begun}"
+
+    await renew()
+    slow.now += 60
+    slow.login.forget("token 1")
+    await renew()
+    slow.login.forget("token 2")
+    await renew()  # the first one that was young: etcd may have restarted
+    for pause_s in (LEAST_PAUSE_S, 2 * LEAST_PAUSE_S):
+        slow.login.forget(f"token {slow.begun}")
+        slow.now += pause_s * 0.9
+        assert "a new token was refused at once" in str(await slow.give_up())
+        slow.now += pause_s * 0.2
+        await renew()
+    slow.now += YOUNG_S
+    slow.login.forget(f"token {slow.begun}")
+    await renew()  # that one was of use

@@ -26,6 +26,7 @@ from tandemlog import (
 )
 from tandemlog.arrow.arrow_columns import NAMES
 from tandemlog.arrow.message_schema import DEFAULT, MESSAGE_TYPES
+from tandemlog.consume import scan
 from tandemlog.consume.received import lazy_arrow
 from tandemlog.format.constants import PRODUCER_MARK
 from tandemlog.testing import Cluster
@@ -275,3 +276,38 @@ def test_without_arrow(consumer: Consumer, monkeypatch: pytest.MonkeyPatch) -> N
     finally:
         lazy_arrow._module.cache_clear()
     assert isinstance(batch.headers.queue_offset, np.ndarray)
+
+
+async def test_what_was_fetched_before_a_cut_is_read_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log is cut above what the scan has given: it gives each message once, and ends."""
+    monkeypatch.setattr(scan, "WINDOW", 1)
+    async with AsyncConsumer(cluster.endpoint, options=OPTIONS) as consumer:
+        reading = await consumer.scan("orders", columns=["queue_id", "queue_offset"])
+        rows: list[dict[str, Any]] = []
+        while not reading._taken:
+            batch = await reading.next_batch()
+            assert batch is not None
+            rows += batch.to_pylist()
+        follower = reading._follower
+        for queue, position in follower.progress.delivered.items():
+            follower.cuts._cut(queue, position + 2)
+        async with asyncio.timeout(30):
+            async for batch in reading:
+                rows += batch.to_pylist()
+    places = [(row["queue_id"], row["queue_offset"]) for row in rows]
+    assert sorted(places) == [(q, n) for q in range(QUEUES) for n in range(COUNT // QUEUES)]
+
+
+async def test_a_cut_below_what_was_given_ends_a_scan_with_an_error(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan, "WINDOW", 1)
+    options = replace(OPTIONS, on_data_loss="error")
+    async with AsyncConsumer(cluster.endpoint, options=options) as consumer:
+        reading = await consumer.scan("orders")
+        first = await reading.next_window()
+        reading._follower.cuts._cut(first[0].queue, 1)
+        with pytest.raises(errors.LogCutError, match="messages that were read before"):
+            await asyncio.wait_for(reading.read_all(), 30)

@@ -168,6 +168,7 @@ def project(tmp_path: Path) -> Path:
     for name in THEIRS:
         (folder / name).mkdir(parents=True)
         (folder / name / "__init__.py").write_text("OF_A_USER = True\n")
+    (folder / "pytest.ini").touch()  # or pytest looks for one above the project
     (folder / "tests").mkdir()
     (folder / "tests" / "test_own_names.py").write_text(TEST_OF_A_USER)
     return folder

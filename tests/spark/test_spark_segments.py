@@ -116,7 +116,7 @@ def test_damage_fails_is_skipped_or_is_reported(spark: "SparkSession", tmp_path:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"view": "rows"}, "messages, raw"),
+        ({"view": "rows"}, "must be messages or raw or entries or index or audit or blocks"),
         ({"viev": "raw"}, "unknown option"),
         ({"columns": "topic,nothing"}, "no column 'nothing'"),
         ({"fromOffset": "999999999"}, "behind the log's end"),

@@ -23,7 +23,7 @@ from tandemlog.errors import AuthenticationError
 from tandemlog.memory import keep_freed_memory
 from tandemlog_server.cli.local.local_cluster import LocalCluster
 from tandemlog_server.node.access.access_editing import Grant, edited
-from tandemlog_server.node.access.tokens import hash_of, new_token
+from tandemlog_server.node.access.new_tokens import hash_of, new_token
 
 RUNS = 6
 

@@ -1,7 +1,7 @@
 """The commands on a cluster that elects its master: what the coordinator has, and what changes it.
 
 topology history            who leads, who is in sync and why not; the epochs so far
-switchover failover reinit  with a plan and consent (cluster/requests.py)
+switchover failover reinit  with a plan and consent (cluster/election_requests.py)
 pause resume member         done at once
 """
 
@@ -15,6 +15,7 @@ from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.elections import ClusterChange, Coordination
 from tandemlog.cluster.topology import Topology
 
+from ..cluster.election_requests import Wish, reinit, switch
 from ..cluster.elections_table import (
     HISTORY_COLUMNS,
     MEMBER_COLUMNS,
@@ -32,7 +33,6 @@ from ..cluster.elections_table import (
     topology_lines,
     topology_rows,
 )
-from ..cluster.requests import Wish, reinit, switch
 from ..output.tables import Format, fits, table_of, write_lines, write_table, write_texts
 from ..shared.command import new_app
 from ..shared.exit_codes import REFUSED, USAGE

@@ -24,7 +24,7 @@ from tandemlog.cluster.elections import ClusterChange
 from tandemlog.cluster.topology import NodeInfo, Topology
 from tandemlog.errors import TandemlogError
 
-from ..cluster.requests import Wish, switch
+from ..cluster.election_requests import Wish, switch
 from ..output.tables import Format
 from ..shared.command import new_app
 from ..shared.exit_codes import REFUSED, USAGE

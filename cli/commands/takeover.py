@@ -11,7 +11,7 @@ from tandemlog.cluster.takeover import DRY_RUN, Takeover
 from tandemlog.cluster.topology import Topology
 from tandemlog.format.words import counted
 
-from ..cluster.requests import ask_consent
+from ..cluster.election_requests import ask_consent
 from ..output.tables import Format, Row, date_text, write_lines
 from ..shared.command import new_app
 from ..shared.exit_codes import REFUSED

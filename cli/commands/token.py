@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from tandemlog_server.node.access.access_editing import AccessEditError, Grant, edited, read_access
-from tandemlog_server.node.access.tokens import hash_of, new_token
+from tandemlog_server.node.access.new_tokens import hash_of, new_token
 from tandemlog_server.node.private_files import write_secret
 
 from ..output.tables import Format, write_rows

@@ -22,7 +22,7 @@ import tomlkit
 
 from tandemlog.transport.security import Security
 from tandemlog_server.node.access.access_editing import Grant, edited
-from tandemlog_server.node.access.tokens import hash_of, new_token
+from tandemlog_server.node.access.new_tokens import hash_of, new_token
 from tandemlog_server.node.certs.authority import CertificateError
 from tandemlog_server.node.certs.description import read_certificate
 from tandemlog_server.node.certs.folder import (

@@ -5,7 +5,9 @@ bytes are added to the end of the log, units to the end of a queue. So each put 
 or known from before is one append, and a slave appends without puts.
 
     check the bytes ──▶ resolve the queues ──▶ sent before? ──▶ append ──▶ remember the request
-    batch_check.py     targets.py         producer_table.py            retried_requests.py
+    batch_check.py      targets.py             producer_table.py           producer_table.py
+
+Of a request of which a part was stored before, retried_requests.py cuts what is missing.
 
 Nothing is stored where any of it fails. Caller holds the store's write lock.
 """

@@ -23,7 +23,7 @@ from helpers.made_certificates import Authority
 from helpers.monitoring_queries import ALERTS, panels, rules
 from helpers.running import SMALL, free_ports, wait_until
 from tandemlog.errors import UnknownTopicError
-from tandemlog_server.node.access.tokens import hash_of, new_token
+from tandemlog_server.node.access.new_tokens import hash_of, new_token
 from tandemlog_server.node.certs.owners import OwnerKind
 from tandemlog_server.node.node import Node
 from tandemlog_server.node.settings.node_config import NodeConfig

@@ -35,7 +35,7 @@ from tandemlog_server.ha.election.role_loop import Own, RoleLoop
 from tandemlog_server.ha.election.rolled_back import lacks_confirmed, why_rolled_back
 from tandemlog_server.ha.election.snapshot import Snapshot
 from tandemlog_server.ha.election.transactions import win
-from tandemlog_server.ha.master import confirm, sync_state_set, term
+from tandemlog_server.ha.master import confirm_offset, sync_state_set, term
 from tandemlog_server.ha.master.master_group import MasterGroup
 from tandemlog_server.ha.master.sync_state_set import SyncStateSet
 from tandemlog_server.ha.master.term import Idleness, WonTerm
@@ -210,8 +210,8 @@ MUTATIONS: dict[str, list[Patch]] = {
         NO_PROOF,
         NO_MASTER_PROOF,
     ],
-    "the second slowest member is enough": [(confirm, "lowest", second_lowest)],
-    "acks count in any epoch and incarnation": [(confirm, "counts", every_ack_counts)],
+    "the second slowest member is enough": [(confirm_offset, "lowest", second_lowest)],
+    "acks count in any epoch and incarnation": [(confirm_offset, "counts", every_ack_counts)],
     "a slave acknowledges before its fsync": [(FakeStore, "flush", flush_without_fsync)],
     "a leader counts what it has not fsynced": [(term, "own_position", written_is_enough)],
     "a member joins without what was confirmed": [

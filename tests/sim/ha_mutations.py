@@ -11,7 +11,7 @@ from typing import Any
 from fakes.fake_store import FakeStore
 from sim.ha_cluster import Cluster
 from tandemlog.format.files.epochs import EpochTable
-from tandemlog_server.ha.master import confirm, sync_state_set, term
+from tandemlog_server.ha.master import confirm_offset, sync_state_set, term
 from tandemlog_server.ha.master.confirm_offset import Match
 from tandemlog_server.ha.master.sync_state_set import SetRules, SyncStateSet
 from tandemlog_server.ha.protocol import handshake
@@ -129,8 +129,8 @@ def no_followed_disk(hello: Any, view: MasterView) -> Any:
 DECIDE = handshake.decide
 TICK = SlaveSession.tick
 MUTATIONS: dict[str, list[Patch]] = {
-    "the second slowest member is enough": [(confirm, "lowest", second_lowest)],
-    "acks count in any epoch and incarnation": [(confirm, "counts", every_ack_counts)],
+    "the second slowest member is enough": [(confirm_offset, "lowest", second_lowest)],
+    "acks count in any epoch and incarnation": [(confirm_offset, "counts", every_ack_counts)],
     "a slave acknowledges before its fsync": [(FakeStore, "flush", flush_without_fsync)],
     "the master counts what it has not fsynced": [(term, "own_position", written_is_enough)],
     "a member joins without the confirmed bytes": [

@@ -8,7 +8,7 @@ last ones were equal: guess that the next ones are too, read the sizes at all th
 at once, and keep the guesses up to the first wrong one. A caller that knows more passes
 better guesses. A guess is only ever kept when the chain of sizes proves it.
 
-It looks at size and magic alone; fault_columns.walk_strict checks everything else.
+It looks at size and magic alone; faults.walk_strict checks everything else.
 """
 
 from dataclasses import dataclass

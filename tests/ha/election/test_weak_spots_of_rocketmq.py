@@ -15,7 +15,7 @@ from tandemlog_server.ha.config import HaConfig, Replication, Role
 from tandemlog_server.ha.election.role_loop import RANK_DELAY_S, ElectionRules, Own, RoleLoop, Send
 from tandemlog_server.ha.election.snapshot import Snapshot
 from tandemlog_server.ha.errors import HandshakeRefusedError
-from tandemlog_server.ha.master import master as master_module
+from tandemlog_server.ha.master import replication_master
 from tandemlog_server.ha.master.replication_master import ReplicationMaster
 from tandemlog_server.ha.protocol.chunk_codec import Chunk
 from tandemlog_server.ha.protocol.frames import Answer, Hello, HelloAction
@@ -113,8 +113,8 @@ async def test_rocketmq_7219_an_error_does_not_end_the_care_for_the_set(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An exception ended the periodic check for ever: no dead slave left the set any more."""
-    monkeypatch.setattr(master_module, "TICK_S", 0.0)
-    monkeypatch.setattr(master_module, "FAILED_TICK_S", 0.0)
+    monkeypatch.setattr(replication_master, "TICK_S", 0.0)
+    monkeypatch.setattr(replication_master, "FAILED_TICK_S", 0.0)
     master = ReplicationMaster(FakeStore(FakeDisk()), HaConfig("c", "a"), FakeClock())
     ticks, enough = 0, asyncio.Event()
 

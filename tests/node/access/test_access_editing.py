@@ -9,7 +9,7 @@ from tandemlog_server.cli import app
 from tandemlog_server.node.access.access_editing import AccessEditError, Grant, edited, read_access
 from tandemlog_server.node.access.access_file import parse_access
 from tandemlog_server.node.access.identities import digest_of as bytes_of
-from tandemlog_server.node.access.tokens import hash_of, new_token
+from tandemlog_server.node.access.new_tokens import hash_of, new_token
 
 WRITTEN = """# ours
 [[identity]]

@@ -19,7 +19,7 @@ from tandemlog_server.ha.config import Role
 from tandemlog_server.ha.election.agent import ElectionAgent
 from tandemlog_server.ha.election.key_values import LeaderValue
 from tandemlog_server.ha.errors import StateFileError
-from tandemlog_server.ha.master import master
+from tandemlog_server.ha.master import replication_master
 from tandemlog_server.ha.master.record_keeper import LocalKeeper
 from tandemlog_server.ha.master.term import WonTerm
 from tandemlog_server.ha.state import Member
@@ -73,7 +73,7 @@ async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         pools.append(ThreadPoolExecutor(*args, **options))
         return pools[-1]
 
-    for module in (master, intake):
+    for module in (replication_master, intake):
         monkeypatch.setattr(module, "ThreadPoolExecutor", pool)
     replica = Replica(tmp_path, "n")
     await replica.open()

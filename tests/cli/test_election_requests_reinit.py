@@ -13,8 +13,8 @@ from tandemlog.cluster.elections import (
     RosterNode,
 )
 from tandemlog.cluster.topology import CoordinatorInfo, NodeInfo, Topology
-from tandemlog_server.cli.cluster import requests
-from tandemlog_server.cli.cluster.requests import Wish, reinit
+from tandemlog_server.cli.cluster import election_requests
+from tandemlog_server.cli.cluster.election_requests import Wish, reinit
 from tandemlog_server.cli.output.tables import Format
 from tandemlog_server.cli.shared.exit_codes import REFUSED, UNKNOWN_OUTCOME
 from tandemlog_server.cli.shared.failures import CommandError
@@ -79,7 +79,7 @@ def done(request_id: str) -> Coordination:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "POLL_S", 0.0)
+    monkeypatch.setattr(election_requests, "POLL_S", 0.0)
 
 
 async def ask(admin: FakeAdmin, wish: Wish = WISH) -> None:

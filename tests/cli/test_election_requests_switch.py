@@ -12,7 +12,7 @@ from tandemlog.cluster.elections import (
     PendingRequest,
 )
 from tandemlog.cluster.topology import CoordinatorInfo, Topology
-from tandemlog_server.cli.cluster.requests import Wish, switch
+from tandemlog_server.cli.cluster.election_requests import Wish, switch
 from tandemlog_server.cli.output.tables import Format
 from tandemlog_server.cli.shared.exit_codes import REFUSED, UNKNOWN_OUTCOME
 from tandemlog_server.cli.shared.failures import CommandError

@@ -19,7 +19,9 @@ from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
 from tandemlog.v1 import common_pb2
 
-QUICK = ConnectionOptions(retry_timeout_ms=1_500, discovery_timeout_ms=1_000, topology_max_age_ms=100)
+QUICK = ConnectionOptions(
+    retry_timeout_ms=1_500, discovery_timeout_ms=1_000, topology_max_age_ms=100
+)
 IMPATIENT = FollowOptions(patience_ms=1, wait_ms=10)
 QUEUE = ("t", 0)
 NONE = common_pb2.ERROR_CODE_UNSPECIFIED

@@ -11,6 +11,7 @@ with an empty table would silently lose every topic or consumer offset.
 import logging
 import re
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -130,7 +131,7 @@ def integer(value: object, default: int) -> int:
     return default
 
 
-class JsonTable(Generic[Rows]):
+class JsonTable(ABC, Generic[Rows]):
     """A table that lies in a JsonFile and travels whole to the slaves. Any thread may call."""
 
     def __init__(self, path: Path, files: FileSystem) -> None:
@@ -172,13 +173,13 @@ class JsonTable(Generic[Rows]):
             self._publish(rows)
         self._changed()
 
+    @abstractmethod
     def _decode(self, document: Json) -> Rows:
         """What `_publish` takes; raises FormatError."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _publish(self, rows: Rows) -> None:
         """Caller holds the lock."""
-        raise NotImplementedError
 
     def _changed(self) -> None:
         """After every change, without the lock."""

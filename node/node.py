@@ -31,6 +31,7 @@ from .process.machine import Machine
 from .process.machine_bounds import byte_bound, connection_bounds, open_files
 from .process.memory_at_rest import give_back_at_rest, machine_memory_bytes
 from .process.tasks import cancelled
+from .pulls.dispatch_wait import DispatchWait
 from .pulls.group_activity import GroupActivity
 from .pulls.known_queues import KnownQueues
 from .pulls.long_polling import LongPolling
@@ -180,6 +181,7 @@ class Node:
             check=self._known.check_queue,
             dense=store.queue_table.get,
             ends=store.queues.ends_of,
+            dispatched=DispatchWait(store).confirmed,
             on_slave=lambda: self.role.epoch() is None,
             limits=PullLimits(
                 config.max_bytes, config.max_wait_ms, self.config.limits.long_polls, far_behind

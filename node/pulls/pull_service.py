@@ -15,8 +15,10 @@ count until one of them moves. A damaged queue has no end, and is read at once.
 
 The states on which a client acts are those in which it asked for an offset that is not there (too
 small, beyond the end, removed). The end of a queue, or the start of an empty one, is a reason to
-wait. A slave returns an offset beyond its end unchanged: it may be behind the node that the client
-read before, and must not send the client back (RocketMQ's rule for slaves).
+wait. A client that asks beyond the end may know of a message by its producer's acknowledgement, so
+the queue is read again when all that is confirmed is dispatched. A slave returns an offset beyond
+its end unchanged: it may be behind the node that the client read before, and must not send the
+client back (RocketMQ's rule for slaves).
 
 A round has a bound that does not depend on the request: it examines SCAN_UNITS entries and then
 returns what it has, with the position in each queue. So a filter that never matches, over as many
@@ -28,7 +30,7 @@ end of the log than FAR_BEHIND_MEMORY_SHARE of the memory, they come from the di
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -127,19 +129,21 @@ class _Pull:
 @dataclass(frozen=True, slots=True)
 class _Round:
     """An encoded answer in parts, their bytes together, and whether to give it now; `ends` are
-    those of its queues that it saw."""
+    those of its queues that it saw. `beyond`: a queue ended before its position."""
 
     answer: Parts
     size: int
     done: bool
     ends: Sequence[int]
+    beyond: bool = False
 
 
 class PullService:
     """See the module. `check(topic, queue_id)` raises where there is no such queue to read;
     `dense(topic, queue_id)` is the queue's number in reput's notices, -1 before its first message;
     `ends(numbers)` is where these queues end, no offset for one that cannot be read; `log_term()`
-    names the log (LogHistory.newest)."""
+    names the log (LogHistory.newest); `dispatched` waits a moment until what is confirmed now is in
+    the queues."""
 
     def __init__(
         self,
@@ -150,6 +154,7 @@ class PullService:
         check: Callable[[str, int], None],
         dense: Callable[[str, int], int],
         ends: Callable[[Sequence[int]], Sequence[int]],
+        dispatched: Callable[[], Awaitable[None]],
         on_slave: Callable[[], bool],
         limits: PullLimits,
         groups: GroupActivity | None = None,
@@ -164,6 +169,7 @@ class PullService:
         self._check = check
         self._dense = dense
         self._ends = ends
+        self._dispatched = dispatched
         self._on_slave = on_slave
         self._limits = limits
         self._log_term = log_term
@@ -251,6 +257,13 @@ class PullService:
                 pull.waited_s += asyncio.get_running_loop().time() - began
 
     async def _read_round(self, pull: _Pull, caller: Caller) -> _Round:
+        round_ = await self._read_once(pull, caller)
+        if round_.beyond:
+            await self._dispatched()
+            round_ = await self._read_once(pull, caller)
+        return round_
+
+    async def _read_once(self, pull: _Pull, caller: Caller) -> _Round:
         self._turns.release(caller)
         return await self._turns.run(
             caller,
@@ -331,12 +344,13 @@ class PullService:
         messages = 0
         hashes = frozenset(request.tag_hashes)
         on_slave = self._on_slave()
-        done = False
+        done = any_beyond = False
         for position in pull.positions:
             if pull.gone:
                 break
             result, moved, scanned = self._read(pull, position, room, hashes, scan)
             beyond = result.status in _BEYOND_END and position.queue_offset > 0
+            any_beyond = any_beyond or beyond
             done = done or moved or beyond or result.status not in _WAITABLE
             small = broker_pb2.QueueRecords(
                 position_index=position.index,
@@ -359,7 +373,7 @@ class PullService:
         answer: Parts = pull_response(head, queues)
         if pull.joined or len(answer) > MAX_PARTS:
             answer = (b"".join(answer),)
-        return _Round(answer, sum(map(len, answer)), done, ends)
+        return _Round(answer, sum(map(len, answer)), done, ends, any_beyond)
 
     def _read(
         self, pull: _Pull, position: _Position, room: int, hashes: Collection[int], scan: int

@@ -9,10 +9,10 @@ Every response is bounded: records end at RECORDS_BYTES, rows at MAX_ROWS, and t
 from there.
 
 A request for the end of a queue, or for a key, waits a moment until everything confirmed so far is
-dispatched, so that a client finds the message it has just sent. A pull
-does not wait, because its caller comes again. But after a crash a node still has a part of its log
-to dispatch, and no client may see a queue shorter than it was: so pulls wait for the confirmed part
-of that.
+dispatched, so that a client finds the message it has just sent. Of pulls only one for an offset
+beyond the queue's end does so (pull_service.py): the caller of any other comes again. But after a
+crash a node still has a part of its log to dispatch, and no client may see a queue shorter than it
+was: so pulls wait for the confirmed part of that.
 
 A reader that is ahead of a queue's end, by the master's word, goes back: its log was cut. A new
 master has all that was acknowledged before its term, but may not know yet that it was: so it says
@@ -42,6 +42,7 @@ from tandemlog_server.storage.reads.results import FoundRecords
 from ..access.access_refusals import NotKnownError
 from ..access.caller import Caller
 from ..error_status import RequestRefusedError, check_count
+from ..pulls.dispatch_wait import DispatchWait
 from ..pulls.known_queues import KnownQueues
 from ..pulls.pages import OFFSET_PAGES, number_of_page, rows_after
 from ..pulls.pull_service import Parts, PullService
@@ -56,10 +57,6 @@ MAX_LOOKED_UP = 4_096  # records of one query; a quarter of a second
 SEARCHES_A_TURN = 32  # some 20 ms of a thread
 RECORDS_BYTES = 8 << 20
 ROWS_BYTES = 1 << 20
-# How long a question waits for dispatch, and over how many bytes of log one of queue ends or keys.
-DISPATCH_WAIT_S = 1.0
-DISPATCH_WAIT_BYTES = 64 << 20
-DISPATCH_CHECK_S = 0.005
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -80,6 +77,7 @@ class BrokerService:
         require_master: Callable[[], None],
     ) -> None:
         self._store = store
+        self._dispatch = DispatchWait(store)
         self._require_master = require_master
         self._members = members
         self._pump = pump
@@ -140,7 +138,7 @@ class BrokerService:
         self, request: broker_pb2.PullRequest, caller: Caller, *, joined: bool
     ) -> Parts:
         if self._store.reputed.value < self._begin:
-            await self._reach(min(self._begin, self._store.confirmed.value))
+            await self._dispatch.reach(min(self._begin, self._store.confirmed.value))
         return await self._pulls.pull(request, caller, joined=joined)
 
     async def QueueRanges(
@@ -328,10 +326,7 @@ class BrokerService:
         if of_master:
             await self._ends_known()
             return
-        confirmed = self._store.confirmed.value
-        # a node that catches up: what it has is the answer
-        if confirmed - self._store.reputed.value <= DISPATCH_WAIT_BYTES:
-            await self._reach(confirmed)
+        await self._dispatch.confirmed()
 
     async def _ends_known(self) -> None:
         """Wait until the queues have everything that was acknowledged before now. Raises
@@ -339,7 +334,7 @@ class BrokerService:
         store = self._store
         term = store.epochs.table.last
         target = max(store.confirmed.value, 0 if term is None else term.start_offset)
-        await self._reach(target)
+        await self._dispatch.reach(target)
         if store.reputed.value < target:
             raise RequestRefusedError(
                 common_pb2.NOT_IN_SYNC,
@@ -347,15 +342,6 @@ class BrokerService:
                 f"{store.reputed.value}, and what lies before {target} may have been acknowledged: "
                 "where queues end is known when it is there; try again in a moment",
             )
-
-    async def _reach(self, target: int) -> None:
-        """Wait until the log is dispatched up to `target`, for a moment at most."""
-        store, loop = self._store, asyncio.get_running_loop()
-        deadline = loop.time() + DISPATCH_WAIT_S
-        while (  # noqa: ASYNC110 - a listener for each question would cost more than some looks
-            store.reputed.value < target and store.failure is None and loop.time() < deadline
-        ):
-            await asyncio.sleep(DISPATCH_CHECK_S)
 
     async def _read(self, caller: Caller, work: Callable[[], Answer]) -> Answer:
         """An answer of rows, whose number is bounded."""

@@ -28,6 +28,7 @@ from tandemlog_server.ha.store_port import tables_of
 from tandemlog_server.node.access.caller import Caller
 from tandemlog_server.node.error_status import RequestRefusedError, error_of
 from tandemlog_server.node.groups.group_coordinator import GroupCoordinator
+from tandemlog_server.node.pulls.dispatch_wait import DispatchWait
 from tandemlog_server.node.pulls.group_activity import GroupActivity
 from tandemlog_server.node.pulls.long_polling import LongPolling
 from tandemlog_server.node.pulls.pull_service import PullLimits, PullService
@@ -216,6 +217,7 @@ class Service:
         reader: Any = store.reader
         self.polling = LongPolling(self.loop, lambda: reader.count)
         store.reputed.listen(lambda: self.polling.on_dispatch(range(QUEUES)))
+        whole: Any = store  # it has of a MessageStore what these ask for
         self.pulls = PullService(
             reader,
             self.polling,
@@ -223,11 +225,11 @@ class Service:
             check=known.check_queue,
             dense=reader.dense,
             ends=reader.ends_of,
+            dispatched=DispatchWait(whole).confirmed,
             on_slave=lambda: self.current.role.epoch() is None,
             limits=PullLimits(max_bytes=8 << 20, max_wait_ms=60_000, long_polls=4_096),
             log_term=lambda: store.log_identity.newest,
         )
-        whole: Any = store  # it has of a MessageStore what these ask for
         self.groups = GroupCoordinator(whole, self.current, clock.monotonic, GroupsSection())
         members = GroupService(whole, self.groups, known, turns, activity)
         segments: Any = None

@@ -62,6 +62,8 @@ class Rig:
         self, *, on_slave: bool = False, far_behind_bytes: int = 1 << 62, long_polls: int = 9
     ) -> None:
         self.store = FakeStore()
+        # (queue, body) that reput has not reached
+        self.confirmed: list[tuple[int, bytes]] = []
         self.polling = LongPolling(asyncio.get_running_loop(), lambda: len(self.store.queues))
         self.turns = ReadTurns(1, 1 << 20)
         reader: Any = self.store
@@ -72,6 +74,7 @@ class Rig:
             check=self.check,
             dense=lambda _, queue: queue if queue in self.store.queues else -1,
             ends=lambda numbers: [len(self.store.queues.get(each, ())) for each in numbers],
+            dispatched=self.dispatch,
             on_slave=lambda: on_slave,
             limits=PullLimits(
                 max_bytes=1000,
@@ -80,6 +83,11 @@ class Rig:
                 far_behind_bytes=far_behind_bytes,
             ),
         )
+
+    async def dispatch(self) -> None:
+        for queue_id, body in self.confirmed:
+            self.put(queue_id, body)
+        self.confirmed.clear()
 
     def check(self, topic: str, queue_id: int) -> None:
         if topic != "t":
@@ -174,6 +182,17 @@ async def test_a_wrong_offset_is_told_at_once_however_long_the_poll() -> None:
     rig = Rig()
     rig.put(0, b"a")
     assert states(await rig.pull((0, 9), wait_ms=60_000)) == [(0, "OFFSET_OVERFLOW_BADLY", 1)]
+
+
+async def test_a_message_that_its_producer_knows_of_is_there_for_who_asks_beyond_it() -> None:
+    rig = Rig()
+    rig.put(0, b"a")
+    rig.confirmed = [(0, b"b"), (0, b"c"), (4, b"new"), (4, b"queue")]
+    response = await rig.pull((0, 2), (4, 1), wait_ms=60_000)
+    assert states(response) == [(0, "FOUND", 3), (1, "FOUND", 2)]
+    rig.confirmed = [(0, b"d"), (0, b"e")]
+    response = await rig.pull((0, 4), (4, 2))
+    assert states(response) == [(0, "FOUND", 5), (1, "OFFSET_OVERFLOW_ONE", 2)]
 
 
 async def test_a_slave_that_is_behind_does_not_send_the_client_back() -> None:

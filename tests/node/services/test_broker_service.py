@@ -23,9 +23,9 @@ from tandemlog.produce.producer import AsyncProducer
 from tandemlog.produce.producer_options import ProducerOptions
 from tandemlog.v1 import admin_pb2, broker_pb2, common_pb2
 from tandemlog_server.node.node import Node
-from tandemlog_server.node.pulls import pages
+from tandemlog_server.node.pulls import dispatch_wait, pages
+from tandemlog_server.node.pulls.dispatch_wait import DispatchWait
 from tandemlog_server.node.services import broker_service
-from tandemlog_server.node.services.broker_service import BrokerService
 from tandemlog_server.storage.dispatch.reput import ReputService
 from tandemlog_server.storage.reads import store_reader as reads
 
@@ -74,15 +74,15 @@ async def test_a_pull_after_a_crash_waits_for_what_is_still_to_be_dispatched(
         shutil.copytree(tmp_path / "store", tmp_path / "crashed")
         node.store.reput.start()
     monkeypatch.setattr(ReputService, "start", lambda self: None)
-    monkeypatch.setattr(broker_service, "DISPATCH_WAIT_S", 60.0)
+    monkeypatch.setattr(dispatch_wait, "DISPATCH_WAIT_S", 60.0)
     waiting = asyncio.Event()
-    reach = BrokerService._reach
+    reach = DispatchWait.reach
 
-    async def reaching(service: BrokerService, target: int) -> None:
+    async def reaching(wait: DispatchWait, target: int) -> None:
         waiting.set()
-        await reach(service, target)
+        await reach(wait, target)
 
-    monkeypatch.setattr(BrokerService, "_reach", reaching)
+    monkeypatch.setattr(DispatchWait, "reach", reaching)
     position = broker_pb2.QueuePosition(topic="t", queue_id=0, queue_offset=0)
     async with running(config(tmp_path / "crashed")) as node, stubs(node) as channel:
         pull = channel.broker.Pull(broker_pb2.PullRequest(positions=[position]))

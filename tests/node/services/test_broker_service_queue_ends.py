@@ -12,7 +12,7 @@ from sim.served_node import AllKnown, Turns
 from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.node.access.caller import Caller
 from tandemlog_server.node.error_status import RequestRefusedError
-from tandemlog_server.node.services import broker_service
+from tandemlog_server.node.pulls import dispatch_wait
 from tandemlog_server.node.services.broker_service import BrokerService
 from tandemlog_server.storage.config import ConfirmSource
 
@@ -53,7 +53,7 @@ async def refused(
 
 @pytest.fixture(autouse=True)
 def _no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_service, "DISPATCH_WAIT_S", 0.0)
+    monkeypatch.setattr(dispatch_wait, "DISPATCH_WAIT_S", 0.0)
 
 
 async def test_a_new_master_does_not_know_the_ends_before_its_log_is_confirmed() -> None:

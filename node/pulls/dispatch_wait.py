@@ -1,0 +1,42 @@
+"""The moment between the confirmation of a message and its entry in its queue and the index.
+
+              reputed          confirmed
+    ─────────────┼─────────────────┼──────────▶  log
+      in queues  │  reput is at it │
+
+A producer has an acknowledgement as soon as its message is confirmed. Who asks next, knowing of the
+message, must not hear that the queue ends before it: an answer that depends on the end waits here
+until reput has reached what is confirmed now. That takes a millisecond, and DISPATCH_WAIT_S at
+most.
+"""
+
+import asyncio
+
+from tandemlog_server.storage.message_store import MessageStore
+
+DISPATCH_WAIT_S = 1.0
+# A node with more of its log to dispatch is catching up after a crash: what it has is the answer.
+DISPATCH_WAIT_BYTES = 64 << 20
+DISPATCH_CHECK_S = 0.005
+
+
+class DispatchWait:
+    """See the module; for the event loop."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+
+    async def confirmed(self) -> None:
+        """Wait until what is confirmed now is in queues and index."""
+        confirmed = self._store.confirmed.value
+        if confirmed - self._store.reputed.value <= DISPATCH_WAIT_BYTES:
+            await self.reach(confirmed)
+
+    async def reach(self, target: int) -> None:
+        """Wait until the log is dispatched up to the log offset `target`."""
+        store, loop = self._store, asyncio.get_running_loop()
+        deadline = loop.time() + DISPATCH_WAIT_S
+        while (  # noqa: ASYNC110 - a listener for each question would cost more than some looks
+            store.reputed.value < target and store.failure is None and loop.time() < deadline
+        ):
+            await asyncio.sleep(DISPATCH_CHECK_S)

@@ -111,7 +111,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("arrays", "protobuf_wire"),
         ("record",),
         ("files",),
-        ("columns",),
+        ("columns", "filter"),
     ),
     "tandemlog": (
         ("lazy", "put_answer_columns"),

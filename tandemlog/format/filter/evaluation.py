@@ -1,0 +1,315 @@
+"""A filter over many messages at once: each part of its tree is one array of outcomes.
+
+    amount > 5        T  F  N  E       true, false, NULL (no amount), error (not a number)
+    region = 'eu'     F  T  F  T
+    … OR …            T  T  N  E       as RocketMQ goes through it, from left to right
+
+RocketMQ throws for an amount that is no number, and the message does not match, whatever comes
+behind; but it does not look at what comes behind once the outcome is certain. So an error is an
+outcome of its own, and AND and OR take their parts in order.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .expression import (
+    And,
+    Compare,
+    Condition,
+    Constant,
+    In,
+    IsNull,
+    IsTrue,
+    Like,
+    Negative,
+    Not,
+    Number,
+    NumberKind,
+    Operand,
+    Or,
+    Property,
+    Search,
+    SearchKind,
+    Text,
+)
+from .text_column import Bools, Numbers, TextColumn, order_keys
+
+FALSE: Final = 0
+TRUE: Final = 1
+NULL: Final = 2
+ERROR: Final = 3
+
+Outcomes = NDArray[np.uint8]
+Columns = Callable[[str], TextColumn]
+"""The texts of a property, for all messages."""
+Comparable = TextColumn | Number | Text
+Value = Outcomes | Comparable
+
+_NEGATED: Final = np.array([TRUE, FALSE, NULL, ERROR], np.uint8)
+
+
+def _table(certain: int) -> Outcomes:
+    """u1[left, right]: what two parts of an AND (certain when FALSE) or OR (TRUE) are together."""
+    table = np.empty((4, 4), np.uint8)
+    for left in range(4):
+        for right in range(4):
+            if left in (certain, ERROR):
+                table[left, right] = left
+            elif right in (certain, ERROR):
+                table[left, right] = right
+            else:
+                table[left, right] = NULL if NULL in (left, right) else 1 - certain
+    return table
+
+
+_AND: Final = _table(FALSE)
+_OR: Final = _table(TRUE)
+_ORDER: Final[dict[str, Callable[[NDArray[np.int64], NDArray[np.int64]], Bools]]] = {
+    "=": np.equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+}
+
+
+def matches(filter_: Condition, columns: Columns, count: int) -> Bools:
+    """bool[count]: which of so many messages the filter selects."""
+    selected: Bools = _Evaluation(columns, count).outcomes(filter_) == TRUE
+    return selected
+
+
+class _Evaluation:
+    """One filter over one batch."""
+
+    def __init__(self, columns: Columns, count: int) -> None:
+        self._columns = columns
+        self._count = count
+
+    def outcomes(self, condition: Condition) -> Outcomes:
+        match condition:
+            case Constant(value):
+                return self._all({True: TRUE, False: FALSE, None: NULL}[value])
+            case And(parts):
+                return self._together(parts, _AND)
+            case Or(parts):
+                return self._together(parts, _OR)
+            case Not(of):
+                return _NEGATED[self.outcomes(of)]
+            case IsTrue(of):
+                return np.where(self._columns(of.name).present, np.uint8(FALSE), np.uint8(NULL))
+            case In(of, texts, negated):
+                column = self._columns(of.name)
+                return _where(column.present, column.one_of(texts) ^ negated, NULL)
+            case IsNull(of):
+                return self._is_null(of)
+            case Search():
+                return self._search(condition)
+            case Like(of, parts, negated):
+                return self._like(of, parts, negated=negated)
+            case Compare("=", left, right):
+                return self._equal(left, right)
+            case Compare(operator, left, right):
+                return self._ordered(operator, left, right)
+
+    def _all(self, outcome: int) -> Outcomes:
+        return np.full(self._count, outcome, np.uint8)
+
+    def _together(self, parts: tuple[Condition, ...], table: Outcomes) -> Outcomes:
+        outcomes = self.outcomes(parts[0])
+        for part in parts[1:]:
+            outcomes = table[outcomes, self.outcomes(part)]
+        return outcomes
+
+    def _value(self, operand: Operand) -> Value:
+        """What an operand is: a literal, the texts of a property, or outcomes."""
+        match operand:
+            case Number() | Text():
+                return operand
+            case Property(name):
+                return self._columns(name)
+            case Negative(of):
+                value = self._value(of)
+                if isinstance(value, np.ndarray):
+                    return np.where(value == ERROR, np.uint8(ERROR), np.uint8(NULL))
+                return self._all(NULL)
+            case _:
+                return self.outcomes(operand)
+
+    def _is_null(self, of: Operand) -> Outcomes:
+        value = self._value(of)
+        if isinstance(value, TextColumn):
+            return (~value.present).astype(np.uint8)
+        if isinstance(value, np.ndarray):
+            return np.where(value == ERROR, value, (value == NULL).astype(np.uint8))
+        return self._all(FALSE)
+
+    def _search(self, search: Search) -> Outcomes:
+        value = self._value(search.of)
+        if isinstance(value, np.ndarray):
+            return np.where(value == ERROR, np.uint8(ERROR), np.uint8(FALSE))
+        if not search.text or isinstance(value, Number):
+            return self._all(FALSE)
+        column = self._repeated(value.value) if isinstance(value, Text) else value
+        match search.kind:
+            case SearchKind.CONTAINS:
+                hits = column.containing(search.text)
+            case SearchKind.STARTS_WITH:
+                hits = column.starting_with(search.text)
+            case SearchKind.ENDS_WITH:
+                hits = column.ending_with(search.text)
+        return ((hits ^ search.negated) & column.present).astype(np.uint8)
+
+    def _like(
+        self, of: Operand, parts: tuple[tuple[str | None, ...], ...], *, negated: bool
+    ) -> Outcomes:
+        value = self._value(of)
+        if isinstance(value, np.ndarray):
+            return np.where(value == ERROR, np.uint8(ERROR), np.uint8(NULL))
+        if isinstance(value, Number):
+            return self._all(NULL)
+        column = self._repeated(value.value) if isinstance(value, Text) else value
+        hits = column.each(lambda text: is_like(text, parts))
+        return _where(column.present, hits ^ negated, NULL)
+
+    def _equal(self, left: Operand, right: Operand) -> Outcomes:
+        first, second = self._value(left), self._value(right)
+        errors = np.zeros(self._count, np.bool_)
+        for value in (first, second):
+            if isinstance(value, np.ndarray):
+                errors |= value == ERROR
+        no_first, no_second = self._absent(first), self._absent(second)
+        same, wrong = self._same(first, second)
+        outcomes = _where(~wrong, same, ERROR)
+        outcomes[no_second] = FALSE
+        outcomes[no_first] = NULL
+        outcomes[no_first & no_second] = TRUE
+        outcomes[errors] = ERROR
+        return outcomes
+
+    def _absent(self, value: Value) -> Bools:
+        if isinstance(value, TextColumn):
+            return ~value.present
+        if isinstance(value, np.ndarray):
+            absent: Bools = value == NULL
+            return absent
+        return np.zeros(self._count, np.bool_)
+
+    def _same(
+        self,
+        first: Value,
+        second: Value,
+    ) -> tuple[Bools, Bools]:
+        """Where two values that are there are equal, and where they cannot be compared."""
+        never = np.zeros(self._count, np.bool_)
+        if isinstance(first, np.ndarray):
+            if isinstance(second, np.ndarray):
+                return first == second, never
+            # RocketMQ casts a text beside a condition, and fails; a number is another thing
+            return never, never if isinstance(second, Number) else ~never
+        if isinstance(second, np.ndarray):
+            match first:
+                case TextColumn():
+                    return first.is_true() == (second == TRUE), never
+                case Text(text):
+                    return (text.lower() == "true") == (second == TRUE), never
+                case Number():
+                    return never, never
+        match first, second:
+            case TextColumn(), TextColumn():
+                return first.equal_to_each(second), never
+            case (TextColumn() as column, Text(text)) | (Text(text), TextColumn() as column):
+                return column.equal_to(text), never
+            case Text(text), Text(other):
+                return np.full(self._count, text == other), never
+            case _:
+                return self._compared("=", first, second)
+
+    def _ordered(self, operator: str, left: Operand, right: Operand) -> Outcomes:
+        first, second = self._value(left), self._value(right)
+        errors = np.zeros(self._count, np.bool_)
+        for value in (first, second):
+            if isinstance(value, np.ndarray):
+                errors |= value == ERROR
+        absent = self._absent(first) | self._absent(second)
+        if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
+            outcomes = self._all(NULL)
+        else:
+            holds, wrong = self._compared(operator, first, second)
+            outcomes = _where(~wrong, holds, ERROR)
+            outcomes[absent] = NULL
+        outcomes[errors] = ERROR
+        return outcomes
+
+    def _compared(
+        self,
+        operator: str,
+        first: Comparable,
+        second: Comparable,
+    ) -> tuple[Bools, Bools]:
+        """Where a comparison of numbers holds, and where there is none to compare."""
+        kind = _kind(first, second)
+        mine, others = self._numbers(first, kind), self._numbers(second, kind)
+        holds = _ORDER[operator](mine.values, others.values)
+        return np.broadcast_to(holds, self._count), ~(mine.valid & others.valid)
+
+    def _numbers(self, value: Comparable, kind: NumberKind) -> Numbers:
+        column = self._repeated(value.value) if isinstance(value, Text) else value
+        if isinstance(column, TextColumn):
+            return (
+                column.doubles() if kind is NumberKind.DOUBLE else column.whole_numbers(kind.value)
+            )
+        number = (
+            order_keys(np.array([column.value], np.float64))
+            if kind is NumberKind.DOUBLE
+            else np.array([column.value], np.int64)
+        )
+        return Numbers(number, np.ones(self._count, np.bool_))
+
+    def _repeated(self, text: str) -> TextColumn:
+        """A literal as the text of every message."""
+        data = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
+        zeros = np.zeros(self._count, np.int64)
+        return TextColumn(data, zeros, zeros + len(data))
+
+
+def is_like(text: str, parts: tuple[tuple[str | None, ...], ...]) -> bool:
+    """Whether the parts are in the text, in order: the first at its start and the last at its
+    end. Each is taken where it comes first, so no pattern takes more than both lengths' product."""
+    first, *middle = parts
+    if not middle:
+        return len(text) == len(first) and _is_at(text, 0, first)
+    last = middle.pop()
+    end = len(text) - len(last)
+    if end < len(first) or not (_is_at(text, 0, first) and _is_at(text, end, last)):
+        return False
+    position = len(first)
+    for part in middle:
+        while position + len(part) <= end and not _is_at(text, position, part):
+            position += 1
+        position += len(part)
+        if position > end:
+            return False
+    return True
+
+
+def _is_at(text: str, position: int, part: tuple[str | None, ...]) -> bool:
+    return all(
+        wanted is None or wanted == text[position + index] for index, wanted in enumerate(part)
+    )
+
+
+def _kind(first: Comparable, second: Comparable) -> NumberKind:
+    """As what both are compared: as the wider of the literals; two texts as doubles."""
+    kinds = {value.kind for value in (first, second) if isinstance(value, Number)}
+    for kind in (NumberKind.DOUBLE, NumberKind.LONG):
+        if kind in kinds or not kinds:
+            return kind
+    return NumberKind.INT
+
+
+def _where(there: Bools, holds: Bools, otherwise: int) -> Outcomes:
+    return np.where(there, holds.astype(np.uint8), np.uint8(otherwise))

@@ -111,7 +111,8 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("arrays", "protobuf_wire"),
         ("record",),
         ("files",),
-        ("columns", "filter"),
+        ("columns",),
+        ("filter",),
     ),
     "tandemlog": (
         ("lazy", "put_answer_columns"),

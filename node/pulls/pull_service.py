@@ -37,6 +37,8 @@ from functools import partial
 from typing import TypeAlias
 
 from tandemlog.format.calls import MAX_POSITIONS
+from tandemlog.format.filter.expression import Condition, FilterError
+from tandemlog.format.filter.parser import parse
 from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.storage.reads.results import GetResult, GetStatus
 from tandemlog_server.storage.reads.store_reader import StoreReader
@@ -57,6 +59,8 @@ MAX_TAGS = 1_024
 MAX_FILTER_ROUNDS = 64
 # Entries of all queues that a round looks at; a get of none counts as a few.
 SCAN_UNITS = 1 << 19
+FILTERED_COST = 32
+"""What a filter has to look at is a record, and costs so many times an entry."""
 _LEAST_SCANNED = 64
 # Queues that all long polls together may wait for.
 MAX_WATCHES = 1 << 18
@@ -343,12 +347,14 @@ class PullService:
         room, scan = pull.room, SCAN_UNITS
         messages = 0
         hashes = frozenset(request.tag_hashes)
+        condition = _condition(request.filter)
+        head.filtered = condition is not None
         on_slave = self._on_slave()
         done = any_beyond = False
         for position in pull.positions:
             if pull.gone:
                 break
-            result, moved, scanned = self._read(pull, position, room, hashes, scan)
+            result, moved, scanned = self._read(pull, position, room, hashes, condition, scan)
             beyond = result.status in _BEYOND_END and position.queue_offset > 0
             any_beyond = any_beyond or beyond
             done = done or moved or beyond or result.status not in _WAITABLE
@@ -376,7 +382,13 @@ class PullService:
         return _Round(answer, sum(map(len, answer)), done, ends, any_beyond)
 
     def _read(
-        self, pull: _Pull, position: _Position, room: int, hashes: Collection[int], scan: int
+        self,
+        pull: _Pull,
+        position: _Position,
+        room: int,
+        hashes: Collection[int],
+        condition: Condition | None,
+        scan: int,
     ) -> tuple[GetResult, bool, int]:
         """Read on until there is a message: the result, True if the filter has skipped as much as
         it may, and how many entries were examined."""
@@ -391,8 +403,11 @@ class PullService:
                 pull.request.max_messages,
                 room,
                 hashes,
+                condition,
             )
             looked_at = result.next_offset - before if result.status in _READ else 0
+            if condition is not None:
+                looked_at *= FILTERED_COST
             scanned += max(looked_at, _LEAST_SCANNED)
             if result.status is not GetStatus.NO_MATCHED_MESSAGE:
                 return result, False, scanned
@@ -402,9 +417,22 @@ class PullService:
         return result, True, scanned
 
 
+def _condition(text: str) -> Condition | None:
+    """In a reader thread: a long filter takes its time to be parsed."""
+    if not text:
+        return None
+    try:
+        return parse(text)
+    except FilterError as error:
+        raise RequestRefusedError(
+            common_pb2.INVALID_ARGUMENT, str(error), field="filter"
+        ) from error
+
+
 def _has_passed(pull: _Pull) -> bool:
     """Whether a filter has skipped something since the request came."""
     positions = pull.request.positions
-    return bool(pull.request.tag_hashes) and any(
+    narrow = pull.request.tag_hashes or pull.request.filter
+    return bool(narrow) and any(
         each.queue_offset != positions[each.index].queue_offset for each in pull.positions
     )

@@ -81,6 +81,29 @@ def select(
     return Selection(examined, chosen, offsets[chosen], sizes[chosen], bool(wanted.any()))
 
 
+def narrowed(
+    chosen: Selection, kept: NDArray[np.bool_], *, max_messages: int, max_bytes: int
+) -> tuple[Selection, NDArray[np.int64]]:
+    """What a filter leaves of a selection, and which of its records these are, i8[m].
+
+    The limits are those of `select`, and count only what is left. Where they end it, the next get
+    starts at the first record that they leave out.
+    """
+    left = np.flatnonzero(kept)
+    sizes = chosen.sizes[left]
+    before = np.cumsum(sizes) - sizes
+    full = (before > 0) & (before + sizes > max_bytes)
+    if max_messages > 0:
+        full[max_messages:] = True
+    end = first_true(full)
+    examined = chosen.examined
+    if end >= 0:
+        examined = int(chosen.rows[left[end]])
+        left = left[:end]
+    rows, offsets = chosen.rows[left], chosen.physical_offsets[left]
+    return Selection(examined, rows, offsets, chosen.sizes[left], chosen.removed), left
+
+
 def first_gone(units: NDArray[np.void], log_start: int) -> int:
     """Index of the first of UNIT_DTYPE[n] that has no record in a log that begins at `log_start`,
     or -1: its record is below that, or it is pre-blank."""

@@ -6,11 +6,13 @@ them; a stretch of records that lie end to end in the log is copied as one slice
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from struct import Struct
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tandemlog.format.arrays.ragged import byte_array, compact
 from tandemlog.format.constants import (
     BORN_HOST_OFFSET,
     MAGIC_OFFSET,
@@ -25,6 +27,8 @@ from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.files.index_layout import tag_key
 from tandemlog.format.files.names import offset_file_name
 from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE, UNIT_SIZE
+from tandemlog.format.filter.expression import Condition
+from tandemlog.format.filter.records import selected_records
 from tandemlog.format.record.property_crc import wrong_property_crc
 from tandemlog.format.record.record import Record, decode_record
 from tandemlog.format.record.sys_flag import BORN_HOST_IPV6
@@ -48,14 +52,46 @@ from .results import (
     QueueRange,
     TooManyEntriesError,
 )
-from .selection import MIN_EXAMINED, Selection, first_gone, first_impossible, select, units_to_read
+from .selection import (
+    MIN_EXAMINED,
+    Selection,
+    first_gone,
+    first_impossible,
+    narrowed,
+    select,
+    units_to_read,
+)
 
 # Entries of the index that one query passes.
 MAX_PASSED = 1_000_000
 ATTEMPTS = 3
+FILTERED_BYTES = 1 << 20
+"""A get with a filter looks at so many bytes of records, however few it may return."""
 
 _I32, _I64 = Struct(">i"), Struct(">q")
 _MAGIC = Struct(">I")
+
+
+@dataclass(frozen=True, slots=True)
+class Filtering:
+    """What a filter leaves of the records that were copied, and how much of it is wanted."""
+
+    condition: Condition
+    max_messages: int
+    max_bytes: int
+
+    def apply(
+        self, chosen: Selection, records: bytes | memoryview
+    ) -> tuple[Selection, bytes | memoryview]:
+        starts = np.cumsum(chosen.sizes) - chosen.sizes
+        kept = selected_records(self.condition, records, starts, chosen.sizes)
+        chosen, rows = narrowed(
+            chosen, kept, max_messages=self.max_messages, max_bytes=self.max_bytes
+        )
+        if len(rows) == len(starts):
+            return chosen, records
+        left, _ = compact(byte_array(records), starts[rows], chosen.sizes)
+        return chosen, left.data
 
 
 class StoreReader:
@@ -92,12 +128,13 @@ class StoreReader:
         max_messages: int,
         max_bytes: int,
         tag_hashes: Collection[int] = (),
+        condition: Condition | None = None,
     ) -> GetResult:
         """Messages of a queue from `queue_offset` on; see results.py for the statuses.
 
-        `max_messages` 0 means no limit of count; no tag hashes means every tag. The first record is
-        returned whatever its size. Raises StoreBusyError while the queue is being rebuilt,
-        UnreadableError if the disk cannot read the first record.
+        `max_messages` 0 means no limit of count; no tag hashes means every tag, no condition every
+        message. The first record is returned whatever its size. Raises StoreBusyError while the
+        queue is being rebuilt, UnreadableError if the disk cannot read the first record.
         """
         self._stats.count_get()
         dense = self._table.get(topic, queue_id)
@@ -114,9 +151,15 @@ class StoreReader:
             status, following = GetStatus.OFFSET_OVERFLOW_ONE, queue_offset
         elif queue_offset > maximum:
             status, following = GetStatus.OFFSET_OVERFLOW_BADLY, maximum
-        else:
+        elif condition is None:
             return self._take(
                 dense, queue_offset, minimum, maximum, max_messages, max_bytes, tag_hashes, floor
+            )
+        else:
+            most = Filtering(condition, max_messages, max_bytes)
+            examined_bytes = max(max_bytes, FILTERED_BYTES)
+            return self._take(
+                dense, queue_offset, minimum, maximum, 0, examined_bytes, tag_hashes, floor, most
             )
         return self._missed(GetResult(status, following, minimum, maximum))
 
@@ -130,13 +173,14 @@ class StoreReader:
         max_bytes: int,
         tag_hashes: Collection[int],
         floor: int,
+        filtering: Filtering | None = None,
     ) -> GetResult:
         units_a_file = self._queues.file_size // UNIT_SIZE
         file_end = queue_offset - queue_offset % units_a_file + units_a_file
         count = min(units_to_read(max_messages, max_bytes), file_end - queue_offset)
         topic, queue_id = self._table.name(dense)
         wanted = min(count, maximum - queue_offset, max_messages or count)
-        if wanted <= FEW and not tag_hashes:
+        if wanted <= FEW and not tag_hashes and filtering is None:
             few = self._few.get(dense, queue_offset, minimum, maximum, wanted, max_bytes, floor)
             if few is not None:
                 return few
@@ -169,8 +213,9 @@ class StoreReader:
                 # the records before the unreadable bytes can still be returned
                 fewer = len(chosen.sizes) // 2
                 return self._take(
-                    dense, queue_offset, minimum, maximum, fewer, max_bytes, tag_hashes, floor
-                )
+                    dense, queue_offset, minimum, maximum, fewer, max_bytes, tag_hashes, floor,
+                    filtering,
+                )  # fmt: skip
             expected = Expected(
                 topic, queue_id, chosen.rows + queue_offset, chosen.physical_offsets, chosen.sizes,
                 self._property_crc,
@@ -180,6 +225,8 @@ class StoreReader:
             else:
                 row = first_wrong(records, expected)
             if records is not None and row < 0:
+                if filtering is not None:
+                    chosen, records = filtering.apply(chosen, records)
                 return self._taken(dense, chosen, records, queue_offset, minimum, maximum)
             wrong = int(chosen.rows[max(row, 0)])
             # Files may have been dropped, or the log cut, while we looked: then look again.

@@ -304,6 +304,7 @@ class PullRequest(_message.Message):
     TAG_HASHES_FIELD_NUMBER: _builtins.int
     WAIT_MS_FIELD_NUMBER: _builtins.int
     GROUP_FIELD_NUMBER: _builtins.int
+    FILTER_FIELD_NUMBER: _builtins.int
     max_messages: _builtins.int
     """per queue; 0: no count limit"""
     max_bytes: _builtins.int
@@ -312,6 +313,8 @@ class PullRequest(_message.Message):
     """long polling"""
     group: _builtins.str
     """for statistics only"""
+    filter: _builtins.str
+    """SQL92 over properties, as RocketMQ's; empty: every message"""
     @_builtins.property
     def positions(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueuePosition]: ...
     @_builtins.property
@@ -327,10 +330,11 @@ class PullRequest(_message.Message):
         tag_hashes: _abc.Iterable[_builtins.int] | None = ...,
         wait_ms: _builtins.int = ...,
         group: _builtins.str = ...,
+        filter: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "positions", b"positions", "tag_hashes", b"tag_hashes", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "group", b"group", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "positions", b"positions", "tag_hashes", b"tag_hashes", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -390,12 +394,15 @@ class PullResponse(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     LOG_EPOCH_FIELD_NUMBER: _builtins.int
     TERM_ID_FIELD_NUMBER: _builtins.int
+    FILTERED_FIELD_NUMBER: _builtins.int
     suggest_slave: _builtins.bool
     """RocketMQ's hint: what was asked lies far behind the end of the log"""
     log_epoch: _builtins.int
     """of the newest term of this node's log; 0: not known"""
     term_id: _builtins.int
     """the same term's id; 0: not known"""
+    filtered: _builtins.bool
+    """the request's filter was applied; an older node does not know it"""
     @_builtins.property
     def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueRecords]:
         """with wait: at least one FOUND, or all of them when the wait ended"""
@@ -410,10 +417,11 @@ class PullResponse(_message.Message):
         error: _common_pb2.Error | None = ...,
         log_epoch: _builtins.int = ...,
         term_id: _builtins.int = ...,
+        filtered: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "log_epoch", b"log_epoch", "queues", b"queues", "suggest_slave", b"suggest_slave", "term_id", b"term_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "filtered", b"filtered", "log_epoch", b"log_epoch", "queues", b"queues", "suggest_slave", b"suggest_slave", "term_id", b"term_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -19,6 +19,7 @@ import numpy as np
 from fakes.fake_store import FakeDisk
 from sim.election_nodes import ElectedStore
 from tandemlog.format.files.log_history import NO_CUT
+from tandemlog.format.filter.expression import Condition
 from tandemlog.format.record.batch import AppendSegment, RecordBatch
 from tandemlog.format.record.producer_mark import MARK_NAME, mark_in
 from tandemlog.format.record.record import decode_record
@@ -237,6 +238,7 @@ class ServedReader:
         max_messages: int,
         max_bytes: int,
         tag_hashes: Collection[int] = (),
+        condition: Condition | None = None,
     ) -> GetResult:
         rows = self.held((topic, queue_id))
         if not rows:

@@ -195,9 +195,7 @@ def ordered(operator: str, left: Operand, right: Operand) -> Condition:
     """One of < <= > >=. Raises FilterError for what has no order: texts, and conditions."""
     for each in (left, right):
         if isinstance(each, Text):
-            raise FilterError(
-                f"{shown(each)} has no order: {operator} compares only numbers"
-            )
+            raise FilterError(f"{shown(each)} has no order: {operator} compares only numbers")
         if not isinstance(each, Number | Property | Negative):
             raise FilterError(f"{shown(each)} cannot be compared by {operator}")
     return Compare(operator, left, right)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tandemlog.format.filter.expression import Condition
 from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.node.access.caller import Caller
 from tandemlog_server.node.error_status import RequestRefusedError
@@ -34,6 +35,7 @@ class FakeStore:
         max_messages: int,
         max_bytes: int,
         tag_hashes: Collection[int] = (),
+        condition: Condition | None = None,
     ) -> GetResult:
         self.gets += 1
         messages = self.queues.get(queue_id)
@@ -50,6 +52,8 @@ class FakeStore:
             if found and sum(map(len, found)) + len(body) > max_bytes:
                 break
             following += 1
+            if condition is not None and body != b"wanted":
+                continue
             if not tag_hashes or tag in tag_hashes:
                 found.append(body)
         status = GetStatus.FOUND if found else GetStatus.NO_MATCHED_MESSAGE
@@ -403,3 +407,33 @@ async def test_many_positions_are_read_first(quick: int, monkeypatch: pytest.Mon
     assert rig.store.gets == (0 if quick else 1)
     rig.put(0, b"b")
     assert states(await waiting) == [(0, "FOUND", 2)]
+
+
+async def test_a_filter_is_applied_and_says_so() -> None:
+    rig = Rig()
+    rig.put(0, b"other", b"other", b"other", b"wanted", b"other")
+    response = await rig.pull((0, 0), filter="a = 5", wait_ms=1000)
+    assert response.filtered
+    assert [(each.count, each.records, each.next_offset) for each in response.queues] == [
+        (1, b"wanted", 4)
+    ]
+    assert not (await rig.pull((0, 0))).filtered
+
+
+async def test_a_filter_that_cannot_be_parsed_is_refused_by_name() -> None:
+    rig = Rig()
+    rig.put(0, b"a")
+    with pytest.raises(RequestRefusedError) as raised:
+        await rig.pull((0, 0), filter="a = ")
+    assert raised.value.field == "filter"
+    assert "at character 5" in str(raised.value)
+
+
+async def test_a_filter_looks_at_fewer_messages_in_one_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pull_service, "SCAN_UNITS", 4 * pull_service.FILTERED_COST)
+    rig = Rig()
+    rig.put(0, *[b"other"] * 20)
+    response = await rig.pull((0, 0), filter="a = 5", wait_ms=1)
+    assert states(response) == [(0, "NO_MATCHED_MESSAGE", 4)]

@@ -89,6 +89,15 @@ def pull_command(
             "--tags", metavar="EXPR", help='Read only messages with these tags, such as "a || b".'
         ),
     ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            "--where",
+            metavar="FILTER",
+            help="Read only messages whose properties fit RocketMQ's SQL92, such as \"amount > 5 "
+            "AND region IN ('eu', 'us')\".",
+        ),
+    ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Keep reading new messages until Ctrl-C.")
     ] = False,
@@ -147,6 +156,7 @@ def pull_command(
         None if until is None else parse_time_ms(until, now_ms()),
         follow or exit_on_idle is not None,
         exit_on_idle,
+        where,
     )
     keep_freed_memory()
     connection = connection_options(timeout)
@@ -206,6 +216,7 @@ class _Pull:
                 queues=await self._by_hand(wanted),
                 start=start,
                 tags=wanted.tags,
+                where=wanted.where,
                 until_end=not wanted.follow,
                 options=FOLLOWING if wanted.follow else ONLY_WHAT_IS_THERE,
             )

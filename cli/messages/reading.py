@@ -61,6 +61,7 @@ class Wanted:
     until_ms: int | None = None
     follow: bool = False
     idle_ms: int | None = None
+    where: str | None = None
 
 
 class Ending:
@@ -156,6 +157,7 @@ async def _between(
         queues=[queue_id for _, queue_id in begins],
         start=begins,
         tags=wanted.tags,
+        where=wanted.where,
         until_end=True,
         options=ONLY_WHAT_IS_THERE,
     )

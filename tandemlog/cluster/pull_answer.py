@@ -37,12 +37,14 @@ class PullPart:
 @dataclass(frozen=True, slots=True)
 class PullAnswer:
     """`parts` in the answer's order; `error` has code 0 if there is none. `log_term`: epoch and id
-    of the newest term of the node's log (LogHistory.newest), zeros if the node does not say."""
+    of the newest term of the node's log (LogHistory.newest), zeros if the node does not say.
+    `filtered`: the node has applied the request's filter."""
 
     parts: tuple[PullPart, ...]
     suggest_slave: bool
     error: common_pb2.Error
     log_term: tuple[int, int] = (0, 0)
+    filtered: bool = False
 
 
 def parse_pull(raw: Buffer) -> PullAnswer:
@@ -58,7 +60,7 @@ def parse_pull(raw: Buffer) -> PullAnswer:
     except (WireError, DecodeError) as error:
         raise BadRecordError(f"the answer to a pull is not a PullResponse: {error}") from None
     log_term = answer.log_epoch, answer.term_id
-    return PullAnswer(parts, answer.suggest_slave, answer.error, log_term)
+    return PullAnswer(parts, answer.suggest_slave, answer.error, log_term, answer.filtered)
 
 
 def _part(view: memoryview) -> PullPart:

@@ -25,9 +25,7 @@ from ..cluster.topology import ReadFrom
 from ..errors import InvalidArgumentError, NodeUnavailableError
 from ..forks import inherited, watch
 from ..format.constants import group_fault
-from ..format.errors import FormatError
 from ..format.files.log_history import LogHistory
-from ..format.record.tags import parse_tags, tag_hashes
 from ..telemetry.measures import Percentiles
 from ..transport.security import Security
 from ..v1 import admin_pb2
@@ -48,6 +46,7 @@ from .reading.positions import (
 from .reading.pulls import pull
 from .reading.queue_lag import Lags, end_of
 from .reading.reader import Reader
+from .reading.selector import Selector
 from .received.lazy_arrow import schema_of
 from .received.received_batch import ReceivedBatch
 from .scan import AsyncScan
@@ -146,11 +145,13 @@ class AsyncConsumer:
         max_messages: int = 0,
         max_bytes: int | None = None,
         tags: str | None = None,
+        where: str | None = None,
         wait_ms: int = 0,
     ) -> ReceivedBatch:
         """Messages of one queue from an offset on, and RocketMQ's status; waits up to `wait_ms`
-        for the first. An offset that is not there is not an error; the status shows it."""
-        wanted = _tags(tags)
+        for the first; `tags` and `where` as in `follow`. An offset that is not there is not an
+        error; the status shows it."""
+        selector = Selector.of(tags, where)
         timeout_ms = self._connection.options.request_timeout_ms
         pulled = await self._reader.ask(
             lambda node: pull(
@@ -159,14 +160,14 @@ class AsyncConsumer:
                 timeout_ms,
                 max_messages=max_messages,
                 max_bytes=self._options.max_bytes if max_bytes is None else max_bytes,
-                tag_hashes=sorted(tag_hashes(wanted) or ()),
+                selector=selector,
                 wait_ms=wait_ms,
                 group=self.group or "",
             )
         )
         self._reader.hint(pulled.suggest_slave)
         [(_, batch)] = pulled.parts
-        return batch.only_tags(wanted)
+        return batch.only_tags(selector.tags)
 
     async def follow(
         self,
@@ -175,6 +176,7 @@ class AsyncConsumer:
         queues: Mapping[str, Sequence[int]] | Sequence[int] | None = None,
         start: Start | Mapping[Queue, int] | None = None,
         tags: str | None = None,
+        where: str | None = None,
         until_end: bool = False,
         options: FollowOptions | None = None,
         on_assigned: OnQueues | None = None,
@@ -190,7 +192,10 @@ class AsyncConsumer:
         group has no committed offset, as they are now, and EARLIEST by default: queues and topics
         that come later are read from their beginning. Without sharing it may be an offset for each
         (topic, queue id); the default is COMMITTED with a group, EARLIEST without. `tags`:
-        "a || b". `until_end`: stops at the present end of the queues.
+        "a || b". `where`: a filter over the properties, RocketMQ's SQL92: "amount > 5 AND region IN
+        ('eu', 'us')"; a filter that the node refuses ends the stream with InvalidArgumentError.
+        What `tags` and `where` leave out counts as read. `until_end`: stops at the present end of
+        the queues.
 
         Called by the task that takes the messages: `on_assigned`, `on_revoked` (it may commit)
         and `on_lost` with the stream and queues, after they were assigned, before they are given
@@ -198,7 +203,7 @@ class AsyncConsumer:
 
         Raises UnknownTopicError, UnknownQueueError, NoNodeError.
         """
-        wanted = _tags(tags)
+        selector = Selector.of(tags, where)
         subscription = Subscription(self._positions, topics)
         shared = self.group is not None and queues is None
         if shared and isinstance(start, Mapping):
@@ -213,7 +218,7 @@ class AsyncConsumer:
         follower = self._follower(
             options,
             stops,
-            wanted,
+            selector,
             group=self.group,
             start=EARLIEST if start is None or isinstance(start, Mapping) else start,
             callbacks=Callbacks(on_assigned, on_revoked, on_lost, on_commit_error),
@@ -237,7 +242,7 @@ class AsyncConsumer:
         self,
         options: FollowOptions,
         stops: Mapping[Queue, int] | None,
-        tags: frozenset[str] | None,
+        selector: Selector,
         *,
         group: str | None = None,
         start: Start = EARLIEST,
@@ -249,7 +254,7 @@ class AsyncConsumer:
             self._positions,
             options,
             stops=stops,
-            tags=tags,
+            selector=selector,
             group=group,
             lose_topics=lose_topics,
         )
@@ -333,6 +338,7 @@ class AsyncConsumer:
         end: Start | Mapping[Queue, int] = LATEST,
         columns: Sequence[str] | None = None,
         tags: str | None = None,
+        where: str | None = None,
         queues: Mapping[str, Sequence[int]] | Sequence[int] | None = None,
         options: FollowOptions | None = None,
     ) -> AsyncScan:
@@ -340,15 +346,16 @@ class AsyncConsumer:
 
         The result is an AsyncScan: read it before the consumer is closed.
 
-        `start` as in `follow`; `end`: LATEST, the present end of the queues; a time (ms or
-        datetime), before which the messages were stored; or an offset for each (topic, queue id),
-        LATEST for queues that it does not name. `columns` as in ReceivedBatch.to_arrow. Commits
-        nothing. Raises what `follow` raises, and InvalidArgumentError for an unknown column.
+        `start`, `tags` and `where` as in `follow`; `end`: LATEST, the present end of the queues; a
+        time (ms or datetime), before which the messages were stored; or an offset for each (topic,
+        queue id), LATEST for queues that it does not name. `columns` as in ReceivedBatch.to_arrow.
+        Commits nothing. Raises what `follow` raises, and InvalidArgumentError for an unknown
+        column.
         """
-        schema, wanted = schema_of(columns), _tags(tags)
+        schema, selector = schema_of(columns), Selector.of(tags, where)
         names = [topics] if isinstance(topics, str) else list(topics)
         wanted_queues = queues_of(await self._positions.topics(names), queues)
-        follower = self._follower(options or self._options, {}, wanted)
+        follower = self._follower(options or self._options, {}, selector)
         try:
             await follower.log.try_catch_up()
             starts = await self._positions.start(wanted_queues, start, self.group)
@@ -451,10 +458,3 @@ def _close_later(follower: Follower) -> None:
     else:
         with contextlib.suppress(RuntimeError):  # the loop is closed
             follower.loop.call_soon_threadsafe(begin)
-
-
-def _tags(expression: str | None) -> frozenset[str] | None:
-    try:
-        return parse_tags(expression)
-    except FormatError as error:
-        raise InvalidArgumentError(str(error), field="tags") from error

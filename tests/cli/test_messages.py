@@ -68,6 +68,16 @@ def test_bodies_as_text(run: Run, node: Node, topic: str) -> None:
     )
 
 
+def test_a_filter_selects(run: Run, node: Node, topic: str) -> None:
+    amounts = (3, 7, 9)
+    send(node, *(Message(topic, b"%d" % n, properties={"amount": str(n)}) for n in amounts))
+    code, out, _ = run("pull", topic, "--format", "text", "--where", "amount > 5")
+    assert (code, sorted(out.split())) == (0, ["7", "9"])
+    code, _, err = run("pull", topic, "--where", "amount >")
+    assert code == 2
+    assert "filter at character 9" in err
+
+
 def test_bodies_as_json(run: Run, node: Node, topic: str) -> None:
     given = [b'{"a": [1, null]}', b'"text"', b"17", b"hello", b"NaN", b"\xff", b"[" * 100_000]
     send(node, *(Message(topic, body, queue_id=0) for body in given))

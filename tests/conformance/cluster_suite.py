@@ -240,6 +240,27 @@ class ClusterSuite:
         assert bodies(read(endpoint, topic, tags="BB || paid")) == [b"BB", b"paid"]
         assert len(read(endpoint, topic, tags="*")) == 4
 
+    def test_a_filter_selects_and_the_rest_counts_as_read(
+        self, endpoint: str, producer: Producer, topic: str
+    ) -> None:
+        for number in range(8):
+            properties = {"amount": str(number), "region": ("eu", "us")[number % 2]}
+            message = Message(topic, b"%d" % number, properties=properties, queue_id=0)
+            producer.send(message).result(60)
+        assert bodies(read(endpoint, topic, where="amount > 3 AND region = 'us'")) == [b"5", b"7"]
+        assert read(endpoint, topic, where="price > 3") == []
+        with Consumer(endpoint) as consumer:
+            batch = consumer.pull(topic, 0, 0, where="amount >= 2", max_messages=2)
+            assert (bodies(list(batch)), batch.next_offset) == ([b"2", b"3"], 4)
+            batch = consumer.pull(topic, 0, 2, where="amount < 2", wait_ms=50)
+            assert (len(batch), batch.next_offset) == (0, 8)
+            with pytest.raises(
+                errors.InvalidArgumentError, match=r"filter at character 10: .* too early"
+            ):
+                consumer.pull(topic, 0, 0, where="amount > ")
+            with pytest.raises(errors.InvalidArgumentError, match="filter is empty"):
+                consumer.pull(topic, 0, 0, where=" ")
+
     def test_a_waiting_pull_gets_the_next_message(
         self, endpoint: str, producer: Producer, topic: str
     ) -> None:

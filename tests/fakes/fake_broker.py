@@ -7,6 +7,7 @@
     node.ends_refused                       the error code for a question where queues end
     node.removed, node.holes                what this node lacks: older files, single messages
     node.damaged                            messages whose bodies have another byte on its disk
+    node.old                                knows no filters
 
 All nodes share the log, so a change of master loses nothing. `running_cluster` runs one in a
 thread of its own, for synchronous clients.
@@ -27,6 +28,9 @@ from grpc import aio
 
 from fakes.fake_groups import FakeGroups
 from fakes.fake_log import MAX_BATCH_SIZE, MAX_MESSAGE_SIZE, FakeLog, RefusedError
+from fakes.plain_filter import selects
+from tandemlog.format.filter.expression import Condition, FilterError
+from tandemlog.format.filter.parser import parse
 from tandemlog.format.record.record import decode_record
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
 
@@ -58,6 +62,7 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
     removed: dict[tuple[str, int], int] = field(default_factory=dict)
     holes: set[tuple[str, int, int]] = field(default_factory=set)
     damaged: set[tuple[str, int, int]] = field(default_factory=set)
+    old: bool = False
     unheard_topics: set[str] = field(default_factory=set)
     epoch: int | None = None
     pulls_fail: bool = False
@@ -196,7 +201,9 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
         return answer
 
     def _pull(self, request: broker_pb2.PullRequest) -> tuple[broker_pb2.PullResponse, bool]:
-        answer = broker_pb2.PullResponse()
+        answer = broker_pb2.PullResponse(filtered=bool(request.filter) and not self.old)
+        if self.old:
+            request.filter = ""
         room = request.max_bytes or 4 << 20
         act = False
         for index, position in enumerate(request.positions):
@@ -239,12 +246,16 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
         if answer.status != broker_pb2.FOUND:
             return answer
         taken: list[bytes] = []
+        condition = _condition(request.filter)
         for number in range(offset, high):
             if (*key, number) in self.holes:
                 answer.next_offset = number + 1
                 continue
             record = self.log.records[queue[number]]
             if request.tag_hashes and self.log.tag_hash(queue[number]) not in request.tag_hashes:
+                answer.next_offset = number + 1
+                continue
+            if condition is not None and not selects(condition, decode_record(record).properties):
                 answer.next_offset = number + 1
                 continue
             full = len(record) > room and (taken or not empty)
@@ -457,6 +468,15 @@ def _records(found: list[bytes]) -> broker_pb2.RecordsResponse:
         records=b"".join(found),
         sizes=b"".join(len(record).to_bytes(4, "little") for record in found),
     )
+
+
+def _condition(text: str) -> Condition | None:
+    if not text:
+        return None
+    try:
+        return parse(text)
+    except FilterError as error:
+        raise RefusedError(common_pb2.INVALID_ARGUMENT, str(error)) from error
 
 
 def _flipped(record: bytes) -> bytes:

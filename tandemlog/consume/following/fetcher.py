@@ -43,13 +43,13 @@ from ...errors import (
     UnknownTopicError,
 )
 from ...format.calls import MAX_POSITIONS
-from ...format.record.tags import tag_hashes
 from ..follow_options import FollowOptions
 from ..reading.cut_watch import CutWatch, TurnOffsets
 from ..reading.lost_messages import Kind, Verdicts, accept
 from ..reading.positions import LATEST, Positions, Queue
 from ..reading.pulls import Place, Pulled, pull
 from ..reading.reader import Reader
+from ..reading.selector import EVERYTHING, Selector
 from ..received.received_batch import ReceivedBatch, sizes_of
 from ..statistics import ConsumerCounters
 from .lanes import Lane, Lanes
@@ -75,7 +75,7 @@ class Fetcher:
         options: FollowOptions,
         *,
         stops: Mapping[Queue, int] | None = None,
-        tags: frozenset[str] | None = None,
+        selector: Selector = EVERYTHING,
         group: str | None = None,
         lose_topics: bool = False,
     ) -> None:
@@ -83,8 +83,7 @@ class Fetcher:
         self._positions = positions
         self._options = options
         self.stops = dict(stops) if stops is not None else None
-        self._tags = tags
-        self._hashes = sorted(tag_hashes(tags) or ())
+        self._selector = selector
         self._group = group
         self._lose_topics = lose_topics
         self._lanes = Lanes(options.parallel_pulls)
@@ -102,8 +101,8 @@ class Fetcher:
         self._verdicts: Verdicts[Queue] = Verdicts()
         self.failure: TandemlogError | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        # With tags a node waits for a message that matches: what ends must not wait for one.
-        self._wait_ms = 0 if stops is not None and tags is not None else options.wait_ms
+        # A node waits for a message that is wanted: what ends must not wait for one.
+        self._wait_ms = 0 if stops is not None and selector.is_narrow else options.wait_ms
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -192,7 +191,7 @@ class Fetcher:
         if pulled is None:
             return
         try:
-            ends = await self.log.ends_of(pulled, filtered=self._tags is not None)
+            ends = await self.log.ends_of(pulled, filtered=self._selector.is_narrow)
         except TandemlogError as error:
             if not error.retryable:
                 raise
@@ -243,7 +242,7 @@ class Fetcher:
                 self._reader.connection.options.request_timeout_ms,
                 max_messages=self._options.max_messages,
                 max_bytes=self._options.max_bytes,
-                tag_hashes=self._hashes,
+                selector=self._selector,
                 wait_ms=self._wait_ms,
                 group=self._group or "",
             )
@@ -278,12 +277,12 @@ class Fetcher:
             self._fetched[queue],
             end=self.stops.get(queue) if self.stops is not None else None,
             of_log=ends.get(queue),
-            filtered=self._tags is not None,
+            filtered=self._selector.is_narrow,
         )
         if verdict.kind is Kind.THERE or accepted is not None:
             self._verdicts.clear(queue)
         if accepted is not None:
-            self._put(queue, accepted.only_tags(self._tags))
+            self._put(queue, accepted.only_tags(self._selector.tags))
         if verdict.kind is not Kind.THERE:
             self._verdicts.note(queue, endpoint, verdict, asyncio.get_running_loop().time())
         return verdict.kind is Kind.THERE

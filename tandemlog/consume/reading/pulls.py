@@ -25,6 +25,7 @@ from ...v1 import broker_pb2
 from ..received.received_batch import ReceivedBatch, sizes_of
 from ..received.received_message import ReceivedMessage
 from .positions import Queue
+from .selector import EVERYTHING, Selector
 
 Place = tuple[Queue, int]
 """A queue, and the offset in it of the next message."""
@@ -55,7 +56,7 @@ async def pull(
     *,
     max_messages: int = 0,
     max_bytes: int = 0,
-    tag_hashes: Sequence[int] = (),
+    selector: Selector = EVERYTHING,
     wait_ms: int = 0,
     group: str = "",
 ) -> Pulled:
@@ -69,11 +70,14 @@ async def pull(
         ],
         max_messages=max_messages,
         max_bytes=max_bytes,
-        tag_hashes=tag_hashes,
+        tag_hashes=selector.hashes,
+        filter=selector.where,
         wait_ms=wait_ms,
         group=group,
     )
     answer = await node.pull(request, wait_ms + timeout_ms)
+    if selector.where and not answer.filtered and any(part.head.count for part in answer.parts):
+        _refuse(node.endpoint, "the node is of an older version, which knows no filters")
     return Pulled(
         node, checked_parts(answer, places, node.endpoint), answer.suggest_slave, answer.log_term
     )

@@ -19,12 +19,12 @@ from typing import Final
 from ...cluster.node import Node
 from ...errors import NodeUnavailableError, TandemlogError, UnknownQueueError, UnknownTopicError
 from ...format.files.log_history import LogHistory
-from ...format.record.tags import tag_hashes
 from ..received.received_batch import ReceivedBatch
 from .cut_watch import CutWatch
 from .positions import Positions
 from .pulls import Pulled, pull
 from .reader import Reader
+from .selector import EVERYTHING, Selector
 from .span_progress import OnLoss, QueueSpan, SpanProgress
 
 _LONG_POLL_MS: Final = 500
@@ -38,11 +38,11 @@ _MOST: Final = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class SpanOptions:
-    """`tags`: of the messages to be read, None: all. `max_bytes` of one response, and of what is
+    """`selector`: of the messages to be read. `max_bytes` of one response, and of what is
     held back. `patience_ms` without a message after which the master alone decides; errors call it
     `patience_name`. `verify_crc`: a body that is not the one that was sent is damage."""
 
-    tags: frozenset[str] | None = None
+    selector: Selector = EVERYTHING
     max_bytes: int = 8 << 20
     patience_ms: int = 10_000
     patience_name: str = "patience_ms"
@@ -65,12 +65,11 @@ class SpanReader:
     ) -> None:
         self._reader = reader
         self._options = options
-        self._hashes = sorted(tag_hashes(options.tags) or ())
         self._topics = sorted({span.topic for span in spans})
         self._positions = positions
         self._progress = SpanProgress(
             spans,
-            filtered=options.tags is not None,
+            filtered=options.selector.is_narrow,
             on_loss=on_loss,
             hold_bytes=options.max_bytes,
             verify_crc=options.verify_crc,
@@ -89,7 +88,8 @@ class SpanReader:
         self._moved_at = asyncio.get_running_loop().time()
         while not self._progress.done:
             await self._read_once()
-            batches = [each.only_tags(self._options.tags) for each in self._progress.pop_ready()]
+            tags = self._options.selector.tags
+            batches = [each.only_tags(tags) for each in self._progress.pop_ready()]
             if batches := [each for each in batches if len(each)]:
                 return batches
         return []
@@ -126,8 +126,8 @@ class SpanReader:
                 self._reader.connection.options.request_timeout_ms,
                 max_messages=min(self._progress.most_messages, _MOST),
                 max_bytes=options.max_bytes,
-                tag_hashes=self._hashes,
-                wait_ms=_FILTER_POLL_MS if self._hashes else _LONG_POLL_MS,
+                selector=options.selector,
+                wait_ms=_FILTER_POLL_MS if options.selector.is_narrow else _LONG_POLL_MS,
                 group=options.group,
             )
         except (UnknownTopicError, UnknownQueueError) as error:
@@ -139,7 +139,7 @@ class SpanReader:
     async def _accept(self, pulled: Pulled) -> bool:
         """Whether anything moved."""
         try:
-            ends = await self._log.ends_of(pulled, filtered=self._options.tags is not None)
+            ends = await self._log.ends_of(pulled, filtered=self._options.selector.is_narrow)
         except TandemlogError as error:
             if not error.retryable:
                 raise

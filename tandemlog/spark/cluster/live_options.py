@@ -78,7 +78,7 @@ class Partitioning:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """The settings of a reader. `tags` None: all; sizes in bytes, times in ms."""
+    """The settings of a reader. `tags` None and `where` empty: all; sizes in bytes, times in ms."""
 
     cluster: ClusterOptions
     selection: Selection
@@ -90,6 +90,7 @@ class ReadOptions:
     partitioning: Partitioning = field(default_factory=Partitioning)
     columns: tuple[str, ...] | None = None
     tags: str | None = None
+    where: str = ""
     read_from: ReadFrom = ReadFrom.SLAVE
     group: str | None = None
     pull_bytes: int = 8 << 20

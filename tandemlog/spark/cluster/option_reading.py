@@ -250,6 +250,7 @@ _OPTIONS: Final = {
         _Option("maxRecordsPerPartition", values.whole(1), _READ, "max_records"),
         _Option("columns", values.names, _READ, "columns"),
         _Option("tags", values.tags, _READ, "tags"),
+        _Option("where", values.where, _READ, "where"),
         _Option("readFrom", values.one_of(ReadFrom), _READ, "read_from"),
         _Option("groupId", values.group, _READ, "group"),
         _Option("pullBytes", values.size(1, _MOST_BYTES), _READ, "pull_bytes"),
@@ -280,7 +281,8 @@ _OF_TABLES: Final = frozenset({"path"})
 _GONE: Final = {
     "pushdown": (
         "Spark 4.3 applies a filter that a source takes over to every other use of the same "
-        "DataFrame too. Narrow the read by topic, assign, startingOffsets, endingOffsets and tags"
+        "DataFrame too. Narrow the read by topic, assign, startingOffsets, endingOffsets, tags and "
+        "where"
     ),
 }
 SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tandemlog.format.constants import group_fault, topic_fault
 from tandemlog.format.errors import FormatError
+from tandemlog.format.filter.parser import parse
 from tandemlog.format.record.producer_mark import MAX_PRODUCER_ID, producer_id_fault
 from tandemlog.format.record.tags import parse_tags
 from tandemlog.logs.job_errors import OptionError
@@ -71,6 +72,11 @@ def group(text: str) -> str:
 
 def tags(text: str) -> str | None:
     return text if parse_tags(text) is not None else None
+
+
+def where(text: str) -> str:
+    parse(text)
+    return text
 
 
 def boolean(text: str) -> bool:

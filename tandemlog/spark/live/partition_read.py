@@ -20,12 +20,12 @@ from pyspark.sql.datasource import InputPartition
 from tandemlog.arrow.received_arrow import columns_of
 from tandemlog.consume.reading.positions import Positions
 from tandemlog.consume.reading.reader import Reader
+from tandemlog.consume.reading.selector import Selector
 from tandemlog.consume.reading.span_progress import QueueSpan
 from tandemlog.consume.reading.span_reader import SpanOptions, SpanReader
 from tandemlog.consume.received.received_batch import ReceivedBatch
 from tandemlog.errors import TandemlogError
 from tandemlog.format.files.log_history import LogHistory
-from tandemlog.format.record.tags import parse_tags
 from tandemlog.logs.view_columns import Columns, arrow_schema
 
 from ..cluster.cluster_errors import ClusterError, DataLossError
@@ -73,7 +73,7 @@ def read_spans(
         spans,
         partial(_report_loss, fail=options.fail_on_data_loss),
         SpanOptions(
-            tags=parse_tags(options.tags),
+            selector=Selector.of(options.tags, options.where or None),
             max_bytes=options.pull_bytes,
             patience_ms=options.pull_timeout_ms,
             patience_name="pullTimeoutMs",

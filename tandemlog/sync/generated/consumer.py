@@ -69,10 +69,12 @@ class Consumer(SyncClient[AsyncConsumer]):
         max_messages: int = 0,
         max_bytes: int | None = None,
         tags: str | None = None,
+        where: str | None = None,
         wait_ms: int = 0,
     ) -> ReceivedBatch:
         """Messages of one queue from an offset on, and RocketMQ's status; waits up to `wait_ms`
-        for the first. An offset that is not there is not an error; the status shows it."""
+        for the first; `tags` and `where` as in `follow`. An offset that is not there is not an
+        error; the status shows it."""
         return self._thread.run(
             self._client.pull(
                 topic,
@@ -81,6 +83,7 @@ class Consumer(SyncClient[AsyncConsumer]):
                 max_messages=max_messages,
                 max_bytes=max_bytes,
                 tags=tags,
+                where=where,
                 wait_ms=wait_ms,
             )
         )
@@ -92,6 +95,7 @@ class Consumer(SyncClient[AsyncConsumer]):
         queues: Mapping[str, Sequence[int]] | Sequence[int] | None = None,
         start: Start | Mapping[Queue, int] | None = None,
         tags: str | None = None,
+        where: str | None = None,
         until_end: bool = False,
         options: FollowOptions | None = None,
         on_assigned: OnQueues | None = None,
@@ -107,7 +111,10 @@ class Consumer(SyncClient[AsyncConsumer]):
         group has no committed offset, as they are now, and EARLIEST by default: queues and topics
         that come later are read from their beginning. Without sharing it may be an offset for each
         (topic, queue id); the default is COMMITTED with a group, EARLIEST without. `tags`:
-        "a || b". `until_end`: stops at the present end of the queues.
+        "a || b". `where`: a filter over the properties, RocketMQ's SQL92: "amount > 5 AND region IN
+        ('eu', 'us')"; a filter that the node refuses ends the stream with InvalidArgumentError.
+        What `tags` and `where` leave out counts as read. `until_end`: stops at the present end of
+        the queues.
 
         Called by the thread that takes the messages: `on_assigned`, `on_revoked` (it may commit)
         and `on_lost` with the stream and queues, after they were assigned, before they are given
@@ -123,6 +130,7 @@ class Consumer(SyncClient[AsyncConsumer]):
                     queues=queues,
                     start=start,
                     tags=tags,
+                    where=where,
                     until_end=until_end,
                     options=options,
                     on_assigned=on_assigned,
@@ -141,6 +149,7 @@ class Consumer(SyncClient[AsyncConsumer]):
         end: Start | Mapping[Queue, int] = LATEST,
         columns: Sequence[str] | None = None,
         tags: str | None = None,
+        where: str | None = None,
         queues: Mapping[str, Sequence[int]] | Sequence[int] | None = None,
         options: FollowOptions | None = None,
     ) -> "pa.RecordBatchReader":
@@ -148,10 +157,11 @@ class Consumer(SyncClient[AsyncConsumer]):
 
         The result is a pyarrow.RecordBatchReader: read it before the consumer is closed.
 
-        `start` as in `follow`; `end`: LATEST, the present end of the queues; a time (ms or
-        datetime), before which the messages were stored; or an offset for each (topic, queue id),
-        LATEST for queues that it does not name. `columns` as in ReceivedBatch.to_arrow. Commits
-        nothing. Raises what `follow` raises, and InvalidArgumentError for an unknown column.
+        `start`, `tags` and `where` as in `follow`; `end`: LATEST, the present end of the queues; a
+        time (ms or datetime), before which the messages were stored; or an offset for each (topic,
+        queue id), LATEST for queues that it does not name. `columns` as in ReceivedBatch.to_arrow.
+        Commits nothing. Raises what `follow` raises, and InvalidArgumentError for an unknown
+        column.
         """
         return reader_of(
             self._thread,
@@ -162,6 +172,7 @@ class Consumer(SyncClient[AsyncConsumer]):
                     end=end,
                     columns=columns,
                     tags=tags,
+                    where=where,
                     queues=queues,
                     options=options,
                 )

@@ -169,6 +169,7 @@ def test_durations(text: str, ms: int) -> None:
         ({"endingOffsets": '{"orders": {"0": -2}}'}, ["endingOffsets", "earliest"]),
         ({"groupId": "a b"}, ["groupId", "' '"]),
         ({"tags": "||"}, ["tags"]),
+        ({"where": "amount >"}, ["where", "character 9"]),
         ({"maxOffsetsPerTrigger": "5"}, ["maxOffsetsPerTrigger", "a stream", "a batch read"]),
         ({"deliveryGuarantee": "exactly_once"}, ["deliveryGuarantee", "a write"]),
         ({"endpoints": "b"}, ["endpoint", "twice"]),

@@ -126,6 +126,14 @@ def test_tags_are_held_exactly(running: ThreadedCluster) -> None:
     assert bodies(pulling(running, tags="none"), span) == []
 
 
+def test_a_filter_selects_at_the_node(running: ThreadedCluster) -> None:
+    for number in range(6):
+        produce(running, "t", 0, [b"%d" % number], properties={"amount": str(number)})
+    span = QueueSpan("t", 0, 0, 6)
+    assert bodies(pulling(running, where="amount BETWEEN 2 AND 3"), span) == [b"2", b"3"]
+    assert bodies(pulling(running, where="amount IS NULL"), span) == []
+
+
 def test_a_slave_that_is_behind_is_waited_for_or_left(running: ThreadedCluster) -> None:
     produce(running, "t", 0, texts(20))
     running.call(lambda: setattr(running.cluster.nodes["n1"], "visible", 5))

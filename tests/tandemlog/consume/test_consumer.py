@@ -129,6 +129,17 @@ async def test_tags_of_one_hash_are_told_apart(cluster: FakeCluster) -> None:
         assert await read_all(reader, "bills", tags="BBAa") == [1, 3, 5, 7, 9]
 
 
+async def test_a_node_that_knows_no_filters_is_not_read(cluster: FakeCluster) -> None:
+    for node in cluster.nodes.values():
+        node.old = True
+    async with consumer(cluster) as reader:
+        with pytest.raises(errors.UnreadableError, match="older version, which knows no filters"):
+            await reader.pull("orders", 0, 0, where="TAGS = 'a'")
+    cluster.nodes["n2"].old = False
+    async with consumer(cluster) as reader:
+        assert await read_all(reader, "orders", where="TAGS = 'a'") == list(range(0, 100, 2))
+
+
 async def test_where_reading_starts(cluster: FakeCluster) -> None:
     later = cluster.log.now_ms + 1
     await fill(cluster, range(100, 120))

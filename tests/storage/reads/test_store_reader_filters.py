@@ -16,7 +16,7 @@ def stored(amounts: list[int]) -> Bench:
     bench = Bench()
     for number, amount in enumerate(amounts):
         properties = b"amount\x01%d\x02TAGS\x01%s\x02" % (amount, b"ab"[number % 2 :][:1])
-        bench.store.append(batch_of([Put("T", 0, bytes(number % 7 * 50), properties)]))
+        bench.store.put(batch_of([Put("T", 0, bytes(number % 7 * 50), properties)]))
     bench.settle()
     return bench
 

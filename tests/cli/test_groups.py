@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fakes.fake_broker import FakeCluster
+from fakes.fake_cluster import FakeCluster
 from helpers.cli_node import objects, program
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer

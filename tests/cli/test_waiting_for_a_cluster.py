@@ -2,7 +2,7 @@
 
 import pytest
 
-from fakes.fake_broker import running_cluster
+from fakes.fake_cluster import running_cluster
 from helpers.running import free_ports
 from tandemlog_server.cli import app
 from tandemlog_server.cli.commands.topic import PatientOptions

@@ -13,7 +13,7 @@ import pytest
 
 import tandemlog
 from documents.pages import DOCS, examples
-from fakes.fake_broker import ThreadedCluster, running_cluster
+from fakes.fake_cluster import ThreadedCluster, running_cluster
 
 ENDPOINT = "127.0.0.1:10911"
 PAGES = ("concepts.md", "from-kafka.md")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fakes.fake_broker import ThreadedCluster
+from fakes.fake_cluster import ThreadedCluster
 from tandemlog import Producer, ProducerOptions
 from tandemlog.cluster.histories import PositionCheck
 from tandemlog.format.files.log_history import NO_CUT, LogHistory, LogTerm

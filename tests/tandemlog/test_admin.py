@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from fakes.fake_broker import FakeCluster
+from fakes.fake_cluster import FakeCluster
 from tandemlog import errors
 from tandemlog.admin import AsyncAdmin, TopicInfo
 from tandemlog.cluster.connection_options import ConnectionOptions

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from fakes.fake_broker import ThreadedCluster, running_cluster
+from fakes.fake_cluster import ThreadedCluster, running_cluster
 from tandemlog import Admin, ConnectionOptions, Consumer, Message, Producer, SendManyResult, errors
 from tandemlog.produce.producer_options import ProducerOptions
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.fake_broker import ThreadedCluster, running_cluster
+from fakes.fake_cluster import ThreadedCluster, running_cluster
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "client.md"
 README = PAGE.parent.parent / "README.md"

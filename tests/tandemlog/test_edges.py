@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fakes.fake_broker import FakeCluster
+from fakes.fake_cluster import FakeCluster
 from tandemlog import (
     Message,
     ProducerOptions,

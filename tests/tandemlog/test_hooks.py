@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fakes.fake_broker import FakeCluster, running_cluster
+from fakes.fake_cluster import FakeCluster, running_cluster
 from fakes.fake_log import RefusedError
 from tandemlog import (
     AsyncConsumer,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fakes.clock import FakeClock
-from fakes.fake_broker import FakeCluster
+from fakes.fake_cluster import FakeCluster
 from fakes.fake_store import FakeDisk, FakeStore
 from helpers.made_certificates import Authority
 from tandemlog.testing.memory_files import MemoryFiles

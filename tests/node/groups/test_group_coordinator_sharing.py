@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fakes.fake_broker import FakeCluster
+from fakes.fake_cluster import FakeCluster
 from fakes.inner_node import config, running
 from tandemlog import AsyncAdmin, ReceivedMessage, errors
 from tandemlog.cluster.connection_options import ConnectionOptions

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 
-from fakes.fake_broker import running_cluster
+from fakes.fake_cluster import running_cluster
 from helpers.made_certificates import Authority
 from helpers.running import Running
 from tandemlog import Admin, Consumer, Producer

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fakes.fake_broker import ThreadedCluster, running_cluster
+from fakes.fake_cluster import ThreadedCluster, running_cluster
 from fakes.live_topics import cluster_options, produce
 from tandemlog import Producer, ProducerOptions
 from tandemlog.cluster.topology import ReadFrom

@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fakes.fake_broker import Fault, ThreadedCluster, running_cluster
+from fakes.fake_cluster import ThreadedCluster, running_cluster
 from fakes.fake_log import RefusedError
+from fakes.fake_node import Fault
 from fakes.live_topics import cluster_options
 from tandemlog.format.record.producer_mark import parse_producer_mark
 from tandemlog.spark.cluster.cluster_errors import ClusterError, RepeatMismatchError, SinkError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fakes.fake_broker import running_cluster
+from fakes.fake_cluster import running_cluster
 from tandemlog import AsyncAdmin, AsyncConsumer, AsyncProducer, Message, errors
 from tandemlog.cluster.connection import Connection, ConnectionOptions
 from tandemlog.cluster.node import Node

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from fakes.fake_broker import FakeCluster
+from fakes.fake_cluster import FakeCluster
 from tandemlog import errors
 from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.consume.consumer import AsyncConsumer

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fakes.fake_broker import FakeCluster, running_cluster
+from fakes.fake_cluster import FakeCluster, running_cluster
 from tandemlog import (
     AsyncConsumer,
     AsyncProducer,

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
-from fakes.fake_broker import FakeCluster
+from fakes.fake_cluster import FakeCluster
 from fakes.fake_log import RefusedError
 from tandemlog import Message, errors
 from tandemlog.cluster.connection_options import ConnectionOptions

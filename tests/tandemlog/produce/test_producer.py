@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from fakes.fake_broker import FakeCluster, Fault
+from fakes.fake_cluster import FakeCluster
 from fakes.fake_log import RefusedError
+from fakes.fake_node import Fault
 from tandemlog import errors
 from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.message import Message

@@ -5,7 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from fakes.fake_broker import FakeCluster
+from fakes.fake_cluster import FakeCluster
 from tandemlog.cluster.connection import Connection
 from tandemlog.errors import ClientClosedError, MessageTooLargeError, TandemlogError
 from tandemlog.format.arrays.byte_column import ByteColumn

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from fakes.fake_broker import FakeCluster, running_cluster
+from fakes.fake_cluster import FakeCluster, running_cluster
 from tandemlog import Message, Producer, ProducerOptions, errors
 from tandemlog.errors import UnknownQueueError
 from tandemlog.produce.producer import AsyncProducer

@@ -5,8 +5,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fakes.fake_broker import FakeCluster, Fault
+from fakes.fake_cluster import FakeCluster
 from fakes.fake_log import RefusedError
+from fakes.fake_node import Fault
 from tandemlog import errors
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from fakes.fake_broker import ThreadedCluster, running_cluster
+from fakes.fake_cluster import ThreadedCluster, running_cluster
 from tandemlog import Admin, Consumer, Message, Producer, ProducerOptions, errors
 
 

@@ -8,7 +8,8 @@ from concurrent.futures import Future, as_completed, wait
 
 import pytest
 
-from fakes.fake_broker import Fault, ThreadedCluster, running_cluster
+from fakes.fake_cluster import ThreadedCluster, running_cluster
+from fakes.fake_node import Fault
 from tandemlog import (
     ConnectionOptions,
     Consumer,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fakes.fake_broker import ThreadedCluster, running_cluster
+from fakes.fake_cluster import ThreadedCluster, running_cluster
 from helpers.running import wait_until
 from tandemlog import Consumer, FollowOptions, Message, Producer, errors
 from tandemlog.sync.loop_thread import LoopThread

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from fakes.fake_broker import FakeCluster, Fault
+from fakes.fake_cluster import FakeCluster
+from fakes.fake_node import Fault
 from tandemlog import (
     AsyncAdmin,
     AsyncProducer,

@@ -7,7 +7,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from fakes.fake_broker import FakeCluster
+from fakes.fake_cluster import FakeCluster
 from helpers.made_certificates import Authority
 from tandemlog import (
     AsyncAdmin,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.fake_broker import FakeCluster
+from fakes.fake_cluster import FakeCluster
 from tandemlog import AsyncAdmin, errors
 from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.transport import channels

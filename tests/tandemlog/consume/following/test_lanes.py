@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.fake_broker import FakeCluster
+from fakes.fake_cluster import FakeCluster
 from tandemlog import EARLIEST, AsyncConsumer, AsyncProducer, FollowOptions
 from tandemlog.consume.following.lanes import JOIN_AFTER, LARGE_BYTES, Lane, Lanes
 from tandemlog.consume.reading.positions import Queue

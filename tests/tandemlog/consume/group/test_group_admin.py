@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from fakes.fake_broker import FakeCluster
+from fakes.fake_cluster import FakeCluster
 from tandemlog import EARLIEST, LATEST, OffsetChange, QueueLag, errors
 from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.connection import Connection

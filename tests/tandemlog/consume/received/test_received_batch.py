@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fakes.fake_broker import running_cluster
+from fakes.fake_cluster import running_cluster
 from tandemlog import Consumer, Message, Producer
 from tandemlog.consume.received import received_batch
 from tandemlog.consume.received.received_batch import ReceivedBatch, messages_of

@@ -34,9 +34,7 @@ from .disk.file_system import Buffer, FileSystem
 from .disk.real_file_system import RealFileSystem
 from .disk_errors import refusing
 from .errors import (
-    BatchRefusedError,
     DiskFullError,
-    StoreBusyError,
     StoreClosedError,
     StoreError,
     StoreReadOnlyError,
@@ -47,9 +45,8 @@ from .log.log_scanner import Damage
 from .log.raw_intake import RawIntake, damage_end
 from .metadata.topics import TopicConfig
 from .progress import Progress
-from .puts.put_pacing import PutPacing
-from .puts.put_path import PutPath, PutResult
-from .puts.targets import PutTargets
+from .puts.put_path import PutResult
+from .puts.store_puts import StorePuts
 from .recovery.last_stop import FailureNote
 from .recovery.opening import Opened, open_store
 from .recovery.prologue import needs_prologue, prologue, take_prologue
@@ -98,16 +95,10 @@ class MessageStore:
         self._last_stop = opened.last_stop
         self._persistence = opened.persistence
         self._failure_note = FailureNote(parts.log, opened.last_stop)
-        self._pacing = PutPacing(parts.confirmed, parts.reputed, parts.config.max_reput_lag_bytes)
         self._cleaner = Cleaner(parts)
         self._flush = FlushService(parts.log, parts.config, parts.clock)
-        self._puts = PutPath(
-            parts.log,
-            parts.queue_table,
-            parts.producers,
-            PutTargets(parts.topics, parts.queue_table, parts.config.max_queues),
-        )
         self._write_lock = threading.RLock()
+        self._puts = StorePuts(parts, self._write_lock, self._prepare_append)
         self._started = False
         self._read_only = ""
         self._closed = False
@@ -306,27 +297,14 @@ class MessageStore:
         store takes no puts now), StoreBusyError (the disk cannot keep up). A request that was
         stored before is acknowledged and not stored again.
         """
-        began = self.clock.monotonic()
-        if self._started:
-            self._pacing.wait()
-        try:
-            with self._write_lock:
-                self._require_writable()
-                now = self.clock.now_ms() if now_ms is None else now_ms
-                if self._last_stop.rests:
-                    with refusing("the note about what is not fsynced yet cannot be written"):
-                        self._last_stop.count_unflushed()
-                result = self._puts.put(batch, now, holder)
-        except BatchRefusedError:
-            self.stats.count_refused()
-            raise
-        except StoreBusyError:
-            self.stats.count_busy()
-            raise
-        self.stats.count_put(
-            batch.count, batch.byte_size, self.clock.monotonic() - began, again=result.duplicate
-        )
-        return result
+        return self._puts.put(batch, now_ms, holder, paced=self._started)
+
+    def put_own(self, frame: Callable[[], RecordBatch | None]) -> PutResult | None:
+        """Append records of one of this store's services: of any topic, with any header. `frame`
+        returns them, or None for none; it is called with the write lock taken, so nothing else
+        changes the log between what it looks at and the append. Raises as `put`, and what `frame`
+        does."""
+        return self._puts.put_own(frame)
 
     def _require_open(self) -> None:
         if self._closed:
@@ -342,6 +320,12 @@ class MessageStore:
             raise DiskFullError(self._cleaner.disk_full.reason)
         if self._read_only:
             raise StoreReadOnlyError(self._read_only)
+
+    def _prepare_append(self) -> None:
+        self._require_writable()
+        if self._last_stop.rests:
+            with refusing("the note about what is not fsynced yet cannot be written"):
+                self._last_stop.count_unflushed()
 
     def create_topic(self, topic: TopicConfig, *, update: bool = False) -> TopicConfig:
         """Add a topic, or with `update` change one; durable on return. Raises MetadataError for an
@@ -455,8 +439,8 @@ class MessageStore:
         with self._write_lock:
             # of all that came: a slave's last flush may end inside a record, where no scan begins
             self._last_stop.check_lost(self.flush())
-            self._puts.begin_after(take_over_log_end(self._parts, self._persistence))
-            self._pacing.begin_at(self.log.wrote.value)
+            newest = take_over_log_end(self._parts, self._persistence)
+            self._puts.begin_after(newest, self.log.wrote.value)
             self._begin_term(epoch)
             self._read_only = ""
             self.stats.traffic.counts_puts = True

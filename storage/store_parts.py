@@ -4,6 +4,8 @@ Files are opened in the order of their layers; this changes nothing in the log, 
 index.
 """
 
+from typing import TYPE_CHECKING
+
 from tandemlog.format.files.queue_unit import DelayLevels
 
 from .clock import SteadyClock
@@ -11,6 +13,8 @@ from .disk.file_system import FileSystem
 from .dispatch.mending_source import MendingSource, RecordWitness
 from .dispatch.reput import Dispatchers, ReputService
 from .errors import StoreError
+from .folds.fold_file import FoldFile
+from .folds.service_fold import ServiceFold
 from .index.index_service import IndexService
 from .inspect.geometry import Geometry
 from .log.commit_log import CommitLog
@@ -32,6 +36,9 @@ from .state_files.store_checkpoint import StoreCheckpoint
 from .state_files.time_steps import TimeSteps
 from .stats import StoreStats
 from .store_paths import StorePaths
+
+if TYPE_CHECKING:
+    from .folds.fold import Fold
 
 
 class StoreParts:
@@ -57,6 +64,7 @@ class StoreParts:
             safe_offset=lambda: min(log.flushed.value, self.confirmed.value),
             monotonic=clock.monotonic,
         )
+        self._open_folds()
         self.source = MendingSource(
             log,
             lambda: self.queues.next_offset,
@@ -72,10 +80,12 @@ class StoreParts:
             property_crc=config.property_crc, time_steps=self.time_steps,
         )  # fmt: skip
         self.index = self.reader.index = self._open_index()
-        dispatchers = Dispatchers(
-            self.queue_table, self.queues, self.producers, self.index, self.time_steps
+        self.dispatchers = Dispatchers(
+            self.queue_table, self.queues, self.folds, self.index, self.time_steps
         )
-        self.reput = ReputService(self.source, dispatchers, self.confirmed, self.reputed, clock)
+        self.reput = ReputService(
+            self.source, self.dispatchers, self.confirmed, self.reputed, clock
+        )
         self.source.without_queues = lambda: self.topics.in_batch_queues
         self.queues.mender.records = RecordWitness(log, lambda: self.epochs.table)
         # a queue that a reader has found damaged is rebuilt at once
@@ -83,6 +93,21 @@ class StoreParts:
         self.recovery_point = RecoveryPointFile(paths.recovery_point, files)
         self.queue_begins = QueueBeginsFile(paths.queue_begins, files)
         self.producer_begins = ProducerBeginsFile(paths.producer_begins, files)
+
+    def _open_folds(self) -> None:
+        paths, files, monotonic = self.paths, self.files, self.clock.monotonic
+        self.service_folds = self._service_folds()
+        self.producer_file = FoldFile(self.producers, paths.producers, files, monotonic)
+        service_files = []
+        for fold in self.service_folds:
+            file = FoldFile(fold, paths.folds / fold.name, files, monotonic)
+            fold.saved = file.read
+            service_files.append(file)
+        self.folds: tuple[Fold, ...] = (self.producers, *self.service_folds)
+        self.fold_files = (self.producer_file, *service_files)
+
+    def _service_folds(self) -> tuple[ServiceFold, ...]:
+        return ()
 
     def _load_tables(self) -> None:
         config, paths, files = self.config, self.paths, self.files

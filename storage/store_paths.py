@@ -28,6 +28,7 @@ class StorePaths:
         self.group_members = self.config / "groupMembers.json"
         self.own = root / "tandemlog"
         self.producers = self.own / "producers"
+        self.folds = self.own / "folds"
         self.recovery_point = self.own / "recovery.json"
         self.session = self.own / "session.json"
         self.fsync_flag = self.own / "fsync-failed"

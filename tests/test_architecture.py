@@ -63,6 +63,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("stats",),
         ("disk_errors", "positions"),
         ("disk",),
+        ("folds",),
         ("index", "log", "metadata", "producers", "queues"),
         ("state_files",),
         ("dispatch", "inspect", "reads"),

@@ -1,1 +1,1 @@
-"""Reput: what of the commit log goes to queues, index and producers, and in which batches."""
+"""Reput: what of the commit log goes to queues, index and folds, and in which batches."""

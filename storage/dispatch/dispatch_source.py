@@ -9,7 +9,6 @@ one flipped bit turns `orders` into `/rders`, or queue 1 into queue 268,435,457.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -25,7 +24,7 @@ from tandemlog.format.files.names import names_a_folder, offset_file_name
 from tandemlog.format.files.queue_unit import DEFAULT_LEVELS, DelayLevels
 
 from ..errors import CorruptStoreError
-from ..producers.producer_table import ProducerTable
+from ..folds.dispatch_batch import DispatchBatch
 from ..queues.queue_table import MAX_QUEUE_ID
 
 BATCH_BYTES = 4 << 20
@@ -41,29 +40,6 @@ class LogPort(Protocol):
     def min_offset(self) -> int: ...
 
     def read(self, offset: int, max_bytes: int) -> memoryview: ...
-
-
-@dataclass(frozen=True, slots=True)
-class LostRecord:
-    """A damaged record that still tells its queue, its number there, its store time (ms) and its
-    producer's mark (empty if it has none)."""
-
-    topic: str
-    queue_id: int
-    queue_offset: int
-    store_timestamp: int = 0
-    mark: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class DispatchBatch:
-    """The records of the log between `start` and `end`, which may be none; `lost` is a damaged one
-    there that was skipped."""
-
-    start: int
-    end: int
-    columns: DispatchColumns
-    lost: LostRecord | None = None
 
 
 class DispatchSource:
@@ -145,7 +121,7 @@ class DispatchSource:
         end = start + walked.end
         if walked.stop is StopReason.BLANK and base + self.log.file_size <= limit:
             end = base + self.log.file_size
-        return DispatchBatch(start, end, columns)
+        return DispatchBatch(start, end, columns, window)
 
     def _before(
         self,
@@ -225,29 +201,3 @@ class DispatchSource:
             "dispatched. Let recovery cut the log there, or copy the log again from "
             "another node",
         )
-
-
-def feed_producers(table: ProducerTable, batch: DispatchBatch) -> list[str]:
-    """Feed a batch to the producer table; returns what `ProducerTable.replay` does.
-
-    A record that damage has left out counts if only its head is damaged and the rest still
-    identifies it. Without it a request of six records with a damaged third would never be complete:
-    a retry would store its last record once more, and the producer's next request would be refused.
-    """
-    lost = batch.lost
-    if lost is not None:
-        table.replay(
-            np.array([batch.start], np.int64),
-            np.array([batch.end - batch.start], np.int64),
-            np.array([lost.store_timestamp], np.int64),
-            [(0, lost.mark)] if lost.mark else [],
-            batch.end,
-        )
-    columns = batch.columns
-    return table.replay(
-        columns.physical_offset,
-        columns.size,
-        columns.store_timestamp,
-        columns.producer_marks,
-        batch.end,
-    )

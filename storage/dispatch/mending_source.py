@@ -20,6 +20,7 @@ from tandemlog.format.record.producer_mark import mark_in
 from tandemlog.format.record.record import Record, decode_record
 
 from ..errors import CorruptStoreError, StoreError
+from ..folds.dispatch_batch import DispatchBatch, LostRecord
 from ..log.commit_log import CommitLog
 from ..log.log_scanner import MAX_TAIL, Damage
 from ..log.record_search import (
@@ -28,7 +29,7 @@ from ..log.record_search import (
     whole_but_for_body,
     whole_but_for_head,
 )
-from .dispatch_source import BATCH_BYTES, DispatchBatch, DispatchSource, LogPort, LostRecord
+from .dispatch_source import BATCH_BYTES, DispatchSource, LogPort
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ class MendingSource(DispatchSource):
                 return batch
         following = min(following, limit)
         nothing = super().batch(following, following, index=False)
-        return DispatchBatch(start, following, nothing.columns, self._lost(start, following))
+        return DispatchBatch(start, following, nothing.columns, lost=self._lost(start, following))
 
     def count_records(self, start: int, end: int) -> tuple[int, int]:
         try:

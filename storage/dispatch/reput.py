@@ -1,4 +1,4 @@
-"""Dispatch: what is confirmed in the log goes into consume queues, index and producer table.
+"""Dispatch: what is confirmed in the log goes into consume queues, index and folds.
 
     log     ......................................................... confirmed
                     index.next            queues.next = `reputed`
@@ -6,7 +6,7 @@
 
 It works the same on a master and a slave. Every dispatcher knows its position and skips what it
 already has, so a batch may be dispatched again at any time. A dispatcher that lags behind the
-queues (the index after a full disk, a table with an older snapshot, a queue that is rebuilt) gets
+queues (the index after a full disk, a fold with an older snapshot, a queue that is rebuilt) gets
 its own batches between the main ones, until it has caught up.
 
 Bytes in the log that are not a record stop dispatch until the log is truncated: no dispatcher gets
@@ -28,7 +28,7 @@ once; so it does with MANY_BYTES left.
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,14 +39,15 @@ from tandemlog.format.columns.dispatch import unit_columns
 
 from ..clock import Clock
 from ..errors import CorruptStoreError, StoreError
+from ..folds.dispatch_batch import DispatchBatch
+from ..folds.fold import Fold
 from ..index.index_service import IndexService
 from ..listeners import Listeners
 from ..positions import Position
-from ..producers.producer_table import ProducerTable
 from ..queues.consume_queue_store import ConsumeQueueStore
 from ..queues.queue_table import QueueTable, register_queue, register_queues
 from ..state_files.time_steps import TimeSteps
-from .dispatch_source import BATCH_BYTES, DispatchBatch, DispatchSource, feed_producers
+from .dispatch_source import BATCH_BYTES, DispatchSource
 
 logger = logging.getLogger(__name__)
 
@@ -70,13 +71,18 @@ def gathering_s(dispatched: int, waiting: int, spent_s: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Dispatchers:
-    """Where records go; no index where the store keeps none."""
+    """Where records go: the queues, every fold, and the index; none where the store keeps none."""
 
     table: QueueTable
     queues: ConsumeQueueStore
-    producers: ProducerTable
+    folds: Sequence[Fold]
     index: IndexService | None = None
     time_steps: TimeSteps | None = None
+
+    @property
+    def next_offset(self) -> int:
+        """Below this log offset queues and folds have everything; the index may be behind."""
+        return min(self.queues.next_offset, *(fold.next_offset for fold in self.folds))
 
 
 @dataclass(slots=True)
@@ -152,7 +158,8 @@ class ReputService:
         must still be readable. Raises StoreError if a file cannot be written."""
         with self._lock:
             to = self._to
-            to.producers.truncate(log_offset, self._source.count_records)
+            for fold in to.folds:
+                fold.truncate(log_offset, self._source.count_records)
             to.queues.truncate(log_offset)
             if to.time_steps is not None:
                 to.time_steps.truncate(log_offset)
@@ -161,7 +168,9 @@ class ReputService:
             self._rebuild = None  # starts over
             if isinstance(self.failure, CorruptStoreError):
                 self._heal()
-            self.reputed.retreat(min(self.reputed.value, log_offset))
+            # a fold that begins again has nothing: the log, which may begin later, comes again
+            again = max(to.next_offset, self._source.log.min_offset)
+            self.reputed.retreat(min(self.reputed.value, log_offset, again))
 
     def try_again(self) -> None:
         """Forget the damage that has stopped dispatch: it is skipped from now on."""
@@ -275,7 +284,7 @@ class ReputService:
         to = self._to
         start = max(to.queues.next_offset, self._source.log.min_offset)
         if start >= limit:
-            self.reputed.advance(min(to.queues.next_offset, to.producers.next_offset))
+            self.reputed.advance(to.next_offset)
             return 0
         index = to.index if to.index is not None and to.index.stopped is None else None
         if index is not None and index.next_offset < start:
@@ -284,22 +293,23 @@ class ReputService:
         if batch.end == start:
             return 0
         touched = self._append_units(batch)
-        if to.producers.next_offset >= start:
-            self._replay_producers(batch)
+        self._apply([fold for fold in to.folds if fold.next_offset >= start], batch)
         if index is not None:
             _insert_keys(index, batch)
         self._publish(batch, touched)
         return batch.end - start
 
     def _catch_up(self) -> int:
-        """A batch each for producers and index where they are behind the queues."""
+        """A batch each for folds and index where they are behind the queues."""
         to, dispatched = self._to, 0
         minimum, limit = self._source.log.min_offset, to.queues.next_offset
-        if to.producers.next_offset < limit:
-            start = max(to.producers.next_offset, minimum)
+        behind = min(fold.next_offset for fold in to.folds)
+        if behind < limit:
+            start = max(behind, minimum)
             batch = self._source.batch(start, limit, self._batch_bytes, index=False)
-            self._replay_producers(batch)
-            self.reputed.advance(min(limit, to.producers.next_offset))
+            near = [fold for fold in to.folds if fold.next_offset <= max(start, behind)]
+            self._apply(near, batch)
+            self.reputed.advance(to.next_offset)
             dispatched += batch.end - start
         index = to.index
         if index is not None and index.stopped is None and index.next_offset < limit:
@@ -346,10 +356,10 @@ class ReputService:
             register_queues(self._to.table, columns), columns.queue_offset, columns.units, batch.end
         )
 
-    def _replay_producers(self, batch: DispatchBatch) -> None:
-        faults = feed_producers(self._to.producers, batch)
-        for fault in faults:
-            logger.warning("producer mark ignored: %s", fault)
+    def _apply(self, folds: Iterable[Fold], batch: DispatchBatch) -> None:
+        for fold in folds:
+            for fault in fold.apply(batch):
+                logger.warning("%s: ignored: %s", fold.name, fault)
 
     def _publish(self, batch: DispatchBatch, touched: NDArray[np.int64]) -> None:
         to, columns = self._to, batch.columns
@@ -359,7 +369,7 @@ class ReputService:
             self.store_timestamp = int(columns.store_timestamp[-1])
             if to.time_steps is not None:
                 to.time_steps.add(columns.physical_offset, columns.store_timestamp)
-        self.reputed.advance(min(to.queues.next_offset, to.producers.next_offset))
+        self.reputed.advance(to.next_offset)
         self._tell(touched)
 
     def _tell(self, touched: NDArray[np.int64]) -> None:

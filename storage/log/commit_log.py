@@ -20,6 +20,7 @@ at the right position and with a valid CRC.
 
 import logging
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -124,9 +125,11 @@ class CommitLog(LogStages):
 
     # -- appending
 
-    def check(self, batch: RecordBatch) -> CheckedBatch:
-        """Raises BatchRefusedError if the batch is not what its columns say."""
-        checked = check_batch(batch, self.limits)
+    def check(self, batch: RecordBatch, *, own: bool = False) -> CheckedBatch:
+        """Raises BatchRefusedError if the batch is not what its columns say. `own`: it comes from a
+        service of this node, which may say more than a client."""
+        limits = replace(self.limits, services=True) if own else self.limits
+        checked = check_batch(batch, limits)
         return with_room(checked) if self._config.property_crc else checked
 
     def append(

@@ -9,12 +9,14 @@ sixth of what objects would take: a node remembers dozens of requests of thousan
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final, TypeAlias
 
 from tandemlog.format.record.producer_mark import ProducerMark
+
+from ..folds.fold import CountRecords
 
 _HEAD: Final = Struct("<HHiqiiqq")
 """Bytes in all, extents, epoch, sequence, count, have, timestamp, checksum."""
@@ -26,8 +28,6 @@ _NO_CHECKSUM: Final = -1
 
 Key = tuple[int, int]
 """Epoch and sequence."""
-CountRecords: TypeAlias = Callable[[int, int], tuple[int, int]]
-"""(start, end) of a stretch of the log -> its records, and the store time (ms) of the last one."""
 
 
 @dataclass(frozen=True, slots=True)

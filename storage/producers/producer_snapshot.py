@@ -11,24 +11,20 @@ True for the log below P. Encoded rows are kept until their producer changes, so
 of producers only the recently active ones are encoded again; the rows are joined without the lock.
 """
 
-import json
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
 from struct import Struct
 from typing import Any, Final
 
 from tandemlog.format.errors import FormatError
-from tandemlog.format.fast_crc import crc32
 
-from ..disk.file_system import FileSystem
-from ..disk.small_files import write_small
+from ..folds.fold import ANYWHERE
+from ..folds.snapshot_form import decode_snapshot, encode_snapshot
 from .producer_requests import Producer
 
 VERSION: Final = 2
-_CHECKSUM_SIZE: Final = 10
 _FLOOR: Final = Struct("<?iq")
 _SHORT: Final = Struct("<H")
 
@@ -45,6 +41,10 @@ class TableSnapshot:
     rows: Sequence[bytes]
     holders: Sequence[tuple[str, int]] = ()
 
+    @property
+    def needs_from(self) -> int:
+        return ANYWHERE
+
     def encode(self) -> bytes:
         head = {
             "version": VERSION,
@@ -53,9 +53,11 @@ class TableSnapshot:
             "producers": len(self.rows),
             "holders": self.holders,
         }
-        line = json.dumps(head, separators=(",", ":")).encode()
-        text = b"".join((line, b"\n", *self.rows))
-        return b"%s\n%08x\n" % (text, crc32(text))
+        return encode_snapshot(head, self.rows)
+
+    def without_rows(self) -> "TableSnapshot":
+        """To be remembered: the rows belong to the table."""
+        return replace(self, rows=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,30 +81,11 @@ def encode_row(producer_id: str, producer: Producer) -> bytes:
     return b"".join([*pieces, *requests])
 
 
-def write_snapshot(files: FileSystem, path: Path, snapshot: TableSnapshot) -> None:
-    """Durably, in place of the one before."""
-    write_small(files, path, snapshot.encode())
-
-
-def snapshot_offset(data: bytes) -> int:
-    """The log offset up to which a snapshot is true. Raises FormatError."""
-    try:
-        return int(json.loads(data.partition(b"\n")[0])["log_offset"])
-    except (ValueError, TypeError, KeyError) as error:
-        raise FormatError(f"producer table: it has another form: {error!r}") from error
-
-
 def decode(data: bytes, seen: float) -> RestoredTable:
     """Raises FormatError for anything that `encode` has not written; the producers were last seen
     at `seen`."""
-    text, checksum = data[:-_CHECKSUM_SIZE], data[-_CHECKSUM_SIZE:]
-    if checksum != b"\n%08x\n" % crc32(text):
-        raise FormatError("producer table: its checksum is wrong")
-    line, _, rows = text.partition(b"\n")
+    head, rows = decode_snapshot(data, VERSION, "producer table")
     try:
-        head = json.loads(line)
-        if head["version"] != VERSION:
-            raise FormatError(f"producer table: its version is not {VERSION}")
         producers = _rows(rows, head["producers"], seen)
         _name_holders(head.get("holders", ()), producers)
         _check_open(head["open"], producers)

@@ -46,9 +46,10 @@ from numpy.typing import NDArray
 from tandemlog.format.errors import FormatError
 from tandemlog.format.record.producer_mark import ProducerMark, parse_producer_mark
 
+from ..folds.dispatch_batch import DispatchBatch
+from ..folds.fold import ANYWHERE, CountRecords, Snapshot
 from ..shares import Shares
 from .producer_requests import (
-    CountRecords,
     Duplicate,
     Extent,
     New,
@@ -62,7 +63,6 @@ from .producer_requests import (
 from .producer_snapshot import TableSnapshot, decode, encode_row
 from .refusals import bad_mark, conflict, fenced, gap, other_request, too_many, unknown
 
-ANYWHERE: Final = 1 << 63
 GRACE_S: Final = 3600.0
 IDLE_KEPT: Final = 4
 _STEP: Final = 128
@@ -70,7 +70,7 @@ _STEP: Final = 128
 
 
 class ProducerTable:
-    """See the module; thread-safe.
+    """See the module; thread-safe. A fold of the log (storage/folds).
 
     `kept` is how many requests of a producer are remembered, and more while the oldest of them
     does not lie below `safe_offset()`: a forgotten request is answered as stored, so it must be
@@ -86,6 +86,7 @@ class ProducerTable:
         safe_offset: Callable[[], int] = lambda: ANYWHERE,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.name = "producers"
         self.next_offset = 0
         # counts every change but forgetting
         self.changes = 0
@@ -221,8 +222,33 @@ class ProducerTable:
             self.changes += 1
         return faults
 
+    def apply(self, batch: DispatchBatch) -> list[str]:
+        """`replay` of a batch.
+
+        A record that damage has left out counts if only its head is damaged and the rest still
+        identifies it. Without it a request of six records with a damaged third would never be
+        complete: a retry would store its last record once more, and the producer's next request
+        would be refused.
+        """
+        lost, columns = batch.lost, batch.columns
+        if lost is not None:
+            self.replay(
+                np.array([batch.start], np.int64),
+                np.array([batch.end - batch.start], np.int64),
+                np.array([lost.store_timestamp], np.int64),
+                [(0, lost.mark)] if lost.mark else [],
+                batch.end,
+            )
+        return self.replay(
+            columns.physical_offset,
+            columns.size,
+            columns.store_timestamp,
+            columns.producer_marks,
+            batch.end,
+        )
+
     def truncate(self, log_offset: int, count_records: CountRecords) -> None:
-        """Forget what begins at or after `log_offset`; `count_records` as DispatchSource has it."""
+        """Forget what begins at or after `log_offset`."""
         with self._lock:
             if log_offset >= self.next_offset:
                 return
@@ -263,7 +289,6 @@ class ProducerTable:
             return old
 
     def reset(self, log_offset: int) -> None:
-        """Forget all producers; the log begins at `log_offset`."""
         with self._lock:
             self._producers.clear()
             self._count_holders()
@@ -292,9 +317,12 @@ class ProducerTable:
                     )
             time.sleep(0)  # a lock that is taken again at once never goes to another thread
 
-    def holds(self, snapshot: TableSnapshot) -> bool:
-        """Whether the log below the snapshot's offset is still the same."""
-        return snapshot.generation == self._generation
+    def holds(self, snapshot: Snapshot) -> bool:
+        return isinstance(snapshot, TableSnapshot) and snapshot.generation == self._generation
+
+    def needs_from(self) -> int:
+        """Producers whose requests have expired are passed on apart (producer_begins.py)."""
+        return ANYWHERE
 
     def restore(self, data: bytes) -> None:
         """Become what `snapshot` wrote. Raises FormatError, and changes nothing then."""

@@ -88,6 +88,14 @@ class PutPath:
                 return self._stored_before(batch, whole, duplicate=False)
         return PutResult(segments, self._log.wrote.value, time)
 
+    def put_own(self, batch: RecordBatch, now_ms: int) -> PutResult:
+        """Records of a service of this node, to any topic; sent once, so without a mark. Raises as
+        `put`."""
+        checked = self._log.check(batch, own=True)
+        dense, time = self._targets.register_own(batch), self._time(now_ms)
+        segments = self._log.append(checked, dense, self._next_queue_offsets, time)
+        return PutResult(segments, self._log.wrote.value, time)
+
     def _time(self, now_ms: int) -> int:
         """The store time of the next records: never earlier than the record before, unless that one
         is ahead by hours. Then a wrong clock stamped it, and the time goes back once, to the

@@ -57,6 +57,16 @@ class PutTargets:
         _require_each_once(batch, dense)
         return dense
 
+    def register_own(self, batch: RecordBatch) -> NDArray[np.int64]:
+        """i8[q], as `resolve`, for a service of this node: its topics need not be in the table.
+        Raises BatchRefusedError for a queue that is there twice."""
+        dense = self._table.dense(batch.topics, batch.queue_topics, batch.queue_ids)
+        for entry in np.flatnonzero(dense < 0).tolist():
+            topic = batch.topics[int(batch.queue_topics[entry])]
+            dense[entry] = self._table.register(topic, int(batch.queue_ids[entry]))
+        _require_each_once(batch, dense)
+        return dense
+
     def _register(self, batch: RecordBatch, dense: NDArray[np.int64]) -> NDArray[np.int64]:
         """Register the queues of the table of topics that have had no put yet."""
         for entry in np.flatnonzero(dense < 0).tolist():

@@ -3,35 +3,29 @@
     1  log flushed up to F            (by its own service; only read here)
     2  queues written and fsynced     -> their ends at log offset D
     3  index fsynced                  -> with a position of its own
-    4  producer table                 -> with a position of its own
+    4  folds, the producer table too  -> each with a position of its own
     5  recovery point (D, F, ends)    -> the next recovery may start there
     6  RocketMQ's checkpoint          -> times and offsets of what is durable by now
 
 Each step refers only to what the steps before have made durable, so a crash between any two leaves
 a store that claims too little and never too much.
 
-The producer table is true up to what is written, which is ahead of F. So a snapshot of it waits
-until the log is flushed up to its position, and a later round writes it: no table on the disk
-covers bytes that a power cut may still take. It is written whole. If that takes long, it is done
-less often, PRODUCERS_SHARE of the time at most, and an open dispatches more to it.
+A fold may be true for more than F: then its snapshot waits (FoldFile).
 """
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 from tandemlog.format.files.checkpoint import Checkpoint
 
 from ..disk_errors import refusing
 from ..errors import DiskFullError, FlushFailedError, StoreError, StoreReadOnlyError
-from ..producers.producer_snapshot import TableSnapshot, write_snapshot
 from ..queues.queue_checkpoint import QueueCheckpoint
 from ..state_files.recovery_point import RecoveryPoint, RecoveryPointFile
 from ..state_files.store_checkpoint import StoreCheckpoint
 from ..store_parts import StoreParts
 
-PRODUCERS_SHARE = 0.05
 NOTHING = RecoveryPoint(dispatched=0, flushed=0, confirmed=0)
 
 
@@ -49,10 +43,6 @@ class Persistence:
         self._dispatched_time = 0
         self._lock = threading.RLock()
         self._saved_point: RecoveryPoint | None = None
-        # of the producer table: what waits for the flush, what is on the disk, when and how long
-        self._taken: TableSnapshot | None = None
-        self._saved_producers: TableSnapshot | None = None
-        self._next_producers = 0.0
         self._starting_over = False
 
     def save(self, *, log_end: int | None = None, closing: bool = False) -> RecoveryPoint:
@@ -85,7 +75,8 @@ class Persistence:
             self._update_times(flushed)
             queues = parts.queues.flush()
             index_time = self._save_index()
-            self._save_producers(flushed, closing)
+            for file in parts.fold_files:
+                file.save(flushed, closing=closing)
             # before and after: the role may have changed in between
             whole = whole and parts.log.ends_with_record(flushed)
             point = self._save_point(queues, flushed, durable, whole=whole)
@@ -112,7 +103,9 @@ class Persistence:
         with self._lock:
             self._starting_over = True
             reset_checkpoints(self._parts.recovery_point, self._parts.checkpoint)
-            self._saved_point = self._saved_producers = self._taken = None
+            self._saved_point = None
+            for file in self._parts.fold_files:
+                file.forget()
             self._durable_time = self._dispatched_time = 0
             yield
             self._starting_over = False
@@ -143,28 +136,6 @@ class Persistence:
         time = newest.header.end_timestamp if newest is not None else 0
         index.flush()
         return time
-
-    def _save_producers(self, flushed: int, closing: bool) -> None:
-        table, monotonic = self._parts.producers, self._parts.clock.monotonic
-        taken, saved = self._taken, self._saved_producers
-        if taken is not None and (closing or not table.holds(taken)):
-            taken = None
-        # the table on the disk is stale, or of a log that was cut
-        at_once = closing or saved is None or not table.holds(saved)
-        if taken is None and (at_once or monotonic() >= self._next_producers):
-            taken = table.snapshot()
-            if saved is not None and saved.changes == taken.changes:
-                taken = None
-        if taken is not None and taken.log_offset <= flushed:
-            began, path = monotonic(), self._parts.paths.producers
-            with refusing(f"{path} cannot be written"):
-                write_snapshot(self._parts.files, path, taken)
-            table.noted = taken.log_offset
-            ended = monotonic()
-            self._next_producers = ended + (ended - began) / PRODUCERS_SHARE
-            # without the rows, which belong to the table
-            self._saved_producers, taken = replace(taken, rows=()), None
-        self._taken = taken
 
     def _save_point(
         self, queues: QueueCheckpoint, flushed: int, durable: int, *, whole: bool

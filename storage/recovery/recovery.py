@@ -28,9 +28,10 @@ from ..config import ConfirmSource
 from ..disk.file_system import remove_tree
 from ..disk.small_files import read_small
 from ..errors import DiskFullError, StoreLayoutError
+from ..folds.fold import ANYWHERE
+from ..folds.snapshot_form import snapshot_offset
 from ..inspect.geometry import CONFIG_WAY_OUT, config_in_rocksdb
 from ..metadata.topics import MAX_QUEUES, TopicConfig
-from ..producers.producer_snapshot import snapshot_offset
 from ..progress import Progress
 from ..queues.queue_checkpoint import QueueCheckpoint
 from ..state_files.queue_begins import Numbers
@@ -71,6 +72,7 @@ def recover(
     _load_queues(parts, analysis, report)
     _load_index(parts, analysis, report)
     _load_producers(parts, report)
+    _load_service_folds(parts, report)
     _dispatch(parts, analysis, report, progress)
     _clamp_offsets(parts, analysis, report)
     for line in report.lines():
@@ -205,25 +207,34 @@ def _load_producers(parts: StoreParts, report: RecoveryReport) -> None:
     if parts.producer_begins.note:
         report.notes.append(parts.producer_begins.note)
     data = read_small(parts.files, parts.paths.producers)
-    try:
-        # older than what was taken over with the log
-        stale = (
-            begins is not None
-            and data is not None
-            and (snapshot_offset(data) <= snapshot_offset(begins))
-        )
-        if data is not None and not stale:
-            table.restore(data)
-        report.producers_anew = data is None and begins is None
-    except (FormatError, ValueError) as error:
-        report.producers_anew = begins is None
-        report.notes.append(
-            f"{parts.paths.producers} is damaged and is rebuilt from the log: {error}"
-        )
+    # one that is older than what was taken over with the log is of no use
+    stale = begins is not None and data is not None and _offset(data) <= snapshot_offset(begins)
+    fault = "" if stale else parts.producer_file.load()
+    if fault:
+        report.notes.append(fault)
+    report.producers_anew = begins is None and (data is None or bool(fault))
     if table.next_offset > end:
         table.truncate(end, parts.source.count_records)
     if begins is not None:
         table.add_missing(begins)
+
+
+def _offset(data: bytes) -> int:
+    """Beyond all for a damaged snapshot: loading it tells what is wrong."""
+    try:
+        return snapshot_offset(data)
+    except FormatError:
+        return ANYWHERE
+
+
+def _load_service_folds(parts: StoreParts, report: RecoveryReport) -> None:
+    for fold, file in zip(parts.service_folds, parts.fold_files[1:], strict=True):
+        fold.reset(report.log_start)
+        fault = file.load()
+        if fault:
+            report.notes.append(fault)
+        if fold.next_offset > report.log_end:
+            fold.truncate(report.log_end, parts.source.count_records)
 
 
 def _dispatch(
@@ -231,7 +242,7 @@ def _dispatch(
 ) -> None:
     confirmed = _confirmed(parts, analysis)
     parts.confirmed.retreat(confirmed)
-    parts.reputed.retreat(min(parts.queues.next_offset, parts.producers.next_offset))
+    parts.reputed.retreat(max(parts.dispatchers.next_offset, parts.log.min_offset))
     if parts.queues.next_offset > confirmed:
         parts.reput.truncate(confirmed)
     report.queues_rebuilt = _names(parts, parts.queues.damaged)
@@ -306,7 +317,7 @@ def _confirmed_at_least(parts: StoreParts, analysis: Analysis) -> int:
 
 def _work(parts: StoreParts, confirmed: int) -> int:
     """How many bytes of log dispatch has to go through, at least 1."""
-    positions = [parts.queues.next_offset, parts.producers.next_offset]
+    positions = [parts.queues.next_offset, *(fold.next_offset for fold in parts.folds)]
     if parts.index is not None:
         positions.append(parts.index.next_offset)
     whole = sum(max(confirmed - position, 0) for position in positions[1:])

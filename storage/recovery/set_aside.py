@@ -5,7 +5,7 @@ its index, and an empty log begins.
                                     need be by the next open before anything else
     2  recovery point, checkpoint   note nothing as durable any more
     3  log files, newest first; consumequeue/; index/     moved, and durable before 4, in any order
-       tandemlog/index.json, producers,
+       tandemlog/index.json, producers, folds/,
        queue-begins.json, producers-begin                 removed: they describe what has moved
     4  tandemlog/set-aside          removed
 
@@ -131,7 +131,8 @@ def _forget_all(parts: StoreParts, offset: int) -> None:
     parts.queues.reset(offset)
     if parts.index is not None:
         parts.index.reset(offset)
-    parts.producers.reset(offset)
+    for fold in parts.folds:
+        fold.reset(offset)
     parts.time_steps.truncate(0)
     parts.queue_table.clear_offsets()
     parts.confirmed.retreat(offset)
@@ -237,6 +238,8 @@ def _move_derived(paths: StorePaths, files: FileSystem, folder: Path) -> None:
     files.fsync_directory(paths.root)
     remove_small(files, paths.index_state)
     remove_small(files, paths.producers)
+    if files.status(paths.folds) is not None:
+        _empty(paths.folds, files)
     remove_small(files, paths.queue_begins)
     remove_small(files, paths.producer_begins)
 

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from tandemlog.format.columns.dispatch import unit_columns
 from tandemlog.format.files.queue_unit import UNIT_DTYPE
 
-from ..dispatch.dispatch_source import feed_producers
 from ..queues.number_doubts import following_number
 from ..queues.queue_runs import regroup
 from ..queues.queue_table import register_queue, register_queues
@@ -52,7 +51,7 @@ def read_tail(parts: StoreParts, end: int) -> tuple[int, int]:
             )
         units = unit_columns(columns)
         numbers.add(register_queues(table, units), units.queue_offset, units.units)
-        feed_producers(parts.producers, batch)
+        parts.producers.apply(batch)
         if columns.count:
             time = int(columns.store_timestamp[-1])
         position = batch.end

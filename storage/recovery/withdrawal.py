@@ -19,7 +19,6 @@ from tandemlog.format.errors import FormatError
 
 from ..disk.small_files import read_small, remove_small
 from ..index.index_state import decode_index_state
-from ..producers.producer_snapshot import snapshot_offset
 from ..state_files.recovery_point import RecoveryPoint
 from ..store_parts import StoreParts
 
@@ -29,22 +28,23 @@ logger = logging.getLogger(__name__)
 def withdraw(parts: StoreParts, log_end: int, rebuilt: Collection[str], *, saved: bool) -> None:
     """At the end of an open, the log ends at `log_end`. `saved`: everything was rewritten;
     `rebuilt` are queues ("topic/id") of which not all may be durable. Raises OSError."""
-    # the index's also where this store keeps none: the next open may
-    for path in (parts.paths.producers, parts.paths.index_state):
-        data = read_small(parts.files, path)
-        if data is not None and _offset(data, path == parts.paths.producers) > log_end:
-            remove_small(parts.files, path)
-            if path == parts.paths.producers:
-                parts.producers.noted = None
-            logger.warning("removed, because it describes bytes that the log has lost: %s", path)
+    # also where this store keeps no index: the next open may
+    path = parts.paths.index_state
+    data = read_small(parts.files, path)
+    removed = [file.path for file in parts.fold_files if file.withdraw(log_end)]
+    if data is not None and _offset(data) > log_end:
+        remove_small(parts.files, path)
+        removed.append(path)
+    for path in removed:
+        logger.warning("removed, because it describes bytes that the log has lost: %s", path)
     point = None if saved else parts.recovery_point.load()
     if point is not None and max(point.dispatched, point.flushed, point.confirmed) > log_end:
         parts.recovery_point.save(_lowered(parts, point, log_end, rebuilt))
 
 
-def _offset(data: bytes, producers: bool) -> int:
+def _offset(data: bytes) -> int:
     try:
-        return snapshot_offset(data) if producers else decode_index_state(data).log_offset
+        return decode_index_state(data).log_offset
     except (FormatError, ValueError):
         return 0  # damaged, so it is not used
 

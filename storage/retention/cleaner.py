@@ -70,16 +70,16 @@ class Cleaner:
         now = parts.clock.now_ms()
         use = parts.files.disk_usage(parts.config.directory)
         oldest = self._oldest()
-        # what queues and producer table have durably, as only they will know the numbers of an idle
-        # queue and the requests of an idle producer; without a table on the disk (it was damaged,
-        # and cannot be written again) only the log does
-        noted = parts.producers.noted
+        # what queues and folds have durably, as only they will know the numbers of an idle queue
+        # and the requests of an idle producer, and what a fold still needs; without a snapshot on
+        # the disk (it was damaged, and cannot be written again) only the log does
+        kept = [file.keep_from for file in parts.fold_files]
         keep_from = min(
             parts.reputed.value,
             parts.confirmed.value,
             parts.log.flushed.value,
             parts.recovery_point.dispatched,
-            parts.log.min_offset if noted is None else noted,
+            *(parts.log.min_offset if offset is None else offset for offset in kept),
         )
         decision = decide(
             oldest,

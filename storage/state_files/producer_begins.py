@@ -24,7 +24,8 @@ from tandemlog.format.errors import FormatError
 
 from ..disk.file_system import FileSystem
 from ..disk.small_files import read_small, remove_small, write_small
-from ..producers.producer_snapshot import TableSnapshot, snapshot_offset
+from ..folds.snapshot_form import snapshot_offset
+from ..producers.producer_snapshot import TableSnapshot
 from ..producers.producer_table import ProducerTable
 
 KEPT = 4

@@ -1,6 +1,7 @@
 """The small files of a store that an open reads, for verify, each checked as far as possible.
 
     tandemlog/*.json, *Checkpoint     a checksum
+    tandemlog/folds/*                 a checksum
     tandemlog/log-identity.json       JSON: an open works without it
     tandemlog/replication.json        its own shape: no checksum, an operator may correct it
     config/*.json                     its own shape: JSON, valid names, possible numbers
@@ -24,6 +25,7 @@ from ..disk.checked_json import decode_checked
 from ..disk.file_system import FileSystem
 from ..disk.small_files import backup_of, read_small
 from ..errors import StoreError
+from ..folds.snapshot_form import check_form
 from ..index.index_state import decode_index_state
 from ..inspect.geometry import CONFIG_WAY_OUT, config_in_rocksdb
 from ..metadata.json_file import Json, parse
@@ -58,6 +60,7 @@ def small_faults(
         (paths.own / REPLICATION, _replication),
         (paths.log_identity, parse),
         (paths.producer_begins, ProducerTable(kept=1, safe_offset=lambda: 0).restore),
+        *((paths.folds / name, check_form) for name in files.listdir(paths.folds)),
     ]
     backed_up: list[tuple[Path, Callable[[bytes], object]]] = [
         (paths.epochs, decode_epochs),

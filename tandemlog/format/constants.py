@@ -92,6 +92,9 @@ SYSTEM_TOPICS: Final = frozenset(
     }
 )
 SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
+SERVICE_TOPIC: Final = "rmq_sys_tandemlog"
+"""Where the services of a node write what no record of RocketMQ says: the progress of groups, and
+what was taken over from a broker. One queue, 0."""
 RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
 

@@ -1,5 +1,6 @@
 """The derived part of a store, put together over a log in memory."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from fakes.memory_log import MemoryLog
 from tandemlog_server.storage.disk.file_system import FileSystem
 from tandemlog_server.storage.dispatch.dispatch_source import DispatchSource
 from tandemlog_server.storage.dispatch.reput import Dispatchers, ReputService
+from tandemlog_server.storage.folds.fold import Fold
 from tandemlog_server.storage.index.index_service import IndexService
 from tandemlog_server.storage.inspect.geometry import queue_directories
 from tandemlog_server.storage.positions import Position
@@ -49,6 +51,7 @@ class Derived:
         batch_bytes: int = 1 << 14,
         index_tags: bool = True,
         memory_bytes: int = 1 << 20,
+        folds: Sequence[Fold] = (),
     ) -> "Derived":
         clock = FakeClock()
         table = QueueTable()
@@ -64,7 +67,7 @@ class Derived:
         confirmed = Position("confirmed", log.end)
         reput = ReputService(
             DispatchSource(log, index_tags=index_tags),
-            Dispatchers(table, queues, producers, index),
+            Dispatchers(table, queues, [producers, *folds], index),
             confirmed,
             Position("reputed", log.min_offset),
             clock,

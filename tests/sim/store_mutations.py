@@ -37,6 +37,7 @@ from tandemlog_server.ha.master.term import own_record
 from tandemlog_server.ha.slave.store import Outcome, SlaveStore
 from tandemlog_server.ha.state import InSyncRecord, Member
 from tandemlog_server.storage.dispatch.reput import ReputService
+from tandemlog_server.storage.folds.fold_file import FoldFile
 from tandemlog_server.storage.log import log_scanner
 from tandemlog_server.storage.log.log_scanner import LogScanner
 from tandemlog_server.storage.log.raw_intake import RawIntake
@@ -47,7 +48,6 @@ from tandemlog_server.storage.queues.consume_queue_store import ConsumeQueueStor
 from tandemlog_server.storage.queues.queue_checkpoint import QueueCheckpoint
 from tandemlog_server.storage.queues.queue_floors import QueueFloors
 from tandemlog_server.storage.recovery import analysis, opening, prologue, promotion, recovery
-from tandemlog_server.storage.recovery.persistence import Persistence
 from tandemlog_server.storage.state_files import producer_begins, queue_begins
 from tandemlog_server.storage.state_files.recovery_point import RecoveryPointFile
 
@@ -98,8 +98,8 @@ def ends_alone(offset: int, ends: Any, least: Any) -> QueueCheckpoint:
     return QueueCheckpoint(offset, ends)
 
 
-def noted_at_once(this: Persistence, flushed: int, closing: bool) -> None:
-    SAVE_PRODUCERS(this, sys.maxsize, closing)
+def noted_at_once(this: FoldFile, flushed: int, *, closing: bool) -> None:
+    SAVE_FOLD(this, sys.maxsize, closing=closing)
 
 
 def stored_as_it_comes(this: RawIntake, offset: int, data: Any, damaged_until: int = 0) -> None:
@@ -137,7 +137,7 @@ def constant(value: Any) -> property:
 
 
 OWN_RECORD = own_record
-SAVE_PRODUCERS = Persistence._save_producers
+SAVE_FOLD = FoldFile.save
 PROPOSE = SyncStateSet.propose
 NOT_WITHDRAWN: Patch = (opening, "withdraw", nothing)
 NO_HEADLESS: Patch = (log_scanner, "whole_but_for_head", nothing)
@@ -153,7 +153,7 @@ MUTATIONS: dict[str, list[Patch]] = {
     ],
     "notes of a lost tail stay": [NOT_WITHDRAWN],
     "producers are noted ahead of the flush": [
-        (Persistence, "_save_producers", noted_at_once),
+        (FoldFile, "save", noted_at_once),
         NOT_WITHDRAWN,
     ],
     "a new slave is not told the numbers of idle queues": [(ConsumeQueueStore, "idle", no_numbers)],
@@ -171,7 +171,7 @@ MUTATIONS: dict[str, list[Patch]] = {
         (ProducerTable, "noted", constant(sys.maxsize))
     ],
     "retention does not wait for the first table of producers": [
-        (ProducerTable, "noted", property(lambda this: this.next_offset, nothing))
+        (FoldFile, "keep_from", property(lambda this: this.fold.next_offset))
     ],
     "a slave stores what is no record": [(RawIntake, "take", stored_as_it_comes)],
     "a slave joins without the tables": [(SyncStateSet, "propose", joins_without_tables)],

@@ -13,7 +13,7 @@ from sim.store_requests import Request
 from sim.store_stage import Stage, staged
 from tandemlog_server.storage.config import FlushMode
 from tandemlog_server.storage.errors import BatchRefusedError
-from tandemlog_server.storage.producers.producer_snapshot import snapshot_offset
+from tandemlog_server.storage.folds.snapshot_form import snapshot_offset
 
 NO_FSYNC = replace(CONFIG, flush=FlushMode.ASYNC)
 REFUSED = errno.ENOSPC

@@ -118,7 +118,7 @@ def test_a_take_over_between_queues_and_producers_passes_no_request_over(
     store = bench.store
     store.advance_confirmed(store.log.wrote.value)
     # the dispatching thread has given a batch to the queues, and is about to give it the producers
-    monkeypatch.setattr(store.reput, "_replay_producers", lambda batch: None)
+    monkeypatch.setattr(store.reput, "_apply", lambda folds, batch: None)
     monkeypatch.setattr(store.reput, "_catch_up", lambda: 0)
     store.become_master(2)
     assert store.queues.next_offset == store.log.wrote.value

@@ -69,6 +69,7 @@ class DispatchColumns:
     entry_record      i4[m]   the record of each, ascending
     producer_marks    (record, value as stored) of each record that has one
     light             (record, queue name, queue id, queue offset) of units in light queues
+    prepared_transaction_offset   i8[n] which earlier record it names, 0 for none
     """
 
     topics: tuple[str, ...]
@@ -86,6 +87,7 @@ class DispatchColumns:
     entry_record: NDArray[np.int32]
     producer_marks: list[tuple[int, bytes]]
     light: list[tuple[int, str, int, int]]
+    prepared_transaction_offset: NDArray[np.int64]
 
     @property
     def count(self) -> int:
@@ -185,6 +187,7 @@ def dispatch_columns(
         entry_record=entry_record,
         producer_marks=_marks(data, marks),
         light=_light(data, headers, topics, topic_index, light),
+        prepared_transaction_offset=headers.prepared_transaction_offset,
     )
 
 

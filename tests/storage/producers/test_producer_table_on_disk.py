@@ -21,7 +21,7 @@ def test_retention_drops_no_log_that_the_table_on_the_disk_does_not_cover_yet() 
     while len(bench.store.log.files) < 4:
         bench.put(10, size=40)
     bench.settle()
-    bench.store._persistence._next_producers = bench.clock.monotonic() + 1000
+    bench.store._parts.producer_file._next = bench.clock.monotonic() + 1000
     bench.store.persist()
     bench.files.capacity = bench.files.disk_usage(DIRECTORY).used + 1000
     cleaner = Cleaner(bench.store._parts, sleep=lambda _: None)

@@ -1,0 +1,77 @@
+"""The puts of a store: of its clients, and of its own services.
+
+    client    put(batch)       waits for dispatch (put_pacing.py) ─▶ lock ─▶ checks ─▶ append
+    service   put_own(frame)                                         lock ─▶ frame() ─▶ append
+
+A service looks at its fold and appends what follows from it: a delayed message that is due, the
+progress of a group. Between the look and the append nothing else may change the log, or a message
+could be delivered and recalled. So `frame` is called with the write lock taken.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from tandemlog.format.record.batch import RecordBatch
+
+from ..errors import BatchRefusedError, StoreBusyError
+from ..store_parts import StoreParts
+from .put_pacing import PutPacing
+from .put_path import PutPath, PutResult
+from .targets import PutTargets
+
+
+class StorePuts:
+    """See the module. `prepare` is called with the lock taken, before each append; it raises while
+    the store accepts no puts."""
+
+    def __init__(
+        self,
+        parts: StoreParts,
+        write_lock: AbstractContextManager[object],
+        prepare: Callable[[], None],
+    ) -> None:
+        self._clock, self._stats = parts.clock, parts.stats
+        self._lock = write_lock
+        self._prepare = prepare
+        self._pacing = PutPacing(parts.confirmed, parts.reputed, parts.config.max_reput_lag_bytes)
+        self._path = PutPath(
+            parts.log,
+            parts.queue_table,
+            parts.producers,
+            PutTargets(parts.topics, parts.queue_table, parts.config.max_queues),
+        )
+
+    def put(self, batch: RecordBatch, now_ms: int | None, holder: str, *, paced: bool) -> PutResult:
+        """See MessageStore.put; `paced`: dispatch runs, and may be waited for."""
+        began = self._clock.monotonic()
+        if paced:
+            self._pacing.wait()
+        try:
+            with self._lock:
+                self._prepare()
+                now = self._clock.now_ms() if now_ms is None else now_ms
+                result = self._path.put(batch, now, holder)
+        except BatchRefusedError:
+            self._stats.count_refused()
+            raise
+        except StoreBusyError:
+            self._stats.count_busy()
+            raise
+        self._stats.count_put(
+            batch.count, batch.byte_size, self._clock.monotonic() - began, again=result.duplicate
+        )
+        return result
+
+    def put_own(self, frame: Callable[[], RecordBatch | None]) -> PutResult | None:
+        """See MessageStore.put_own."""
+        with self._lock:
+            self._prepare()
+            batch = frame()
+            if batch is None:
+                return None
+            return self._path.put_own(batch, self._clock.now_ms())
+
+    def begin_after(self, store_timestamp: int, log_offset: int) -> None:
+        """This store begins to append at `log_offset`, behind a record of that time (ms)."""
+        self._path.begin_after(store_timestamp)
+        self._pacing.begin_at(log_offset)

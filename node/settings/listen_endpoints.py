@@ -1,14 +1,21 @@
 """Where a node listens, by which address others reach it, and what it writes into records."""
 
 import errno
+import random
 import socket
 from dataclasses import dataclass
+from typing import Final
 
 from .config_error import ConfigError
 from .host_port import join, split_endpoint
 from .node_config import AUTO, NodeConfig
 
 _WILDCARDS = ("0.0.0.0", "::", "")
+
+LOWEST_PORT: Final = 20_000
+EPHEMERAL: Final = 32_768
+"""Where the range begins that Linux gives to outgoing connections (ip_local_port_range)."""
+TRIES: Final = 20
 
 
 class ListenError(Exception):
@@ -76,12 +83,29 @@ def usable(what: str, endpoint: str) -> str:
     try:
         if family == socket.AF_INET and not host.replace(".", "").isdigit():
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, port))
-            return join(host, int(probe.getsockname()[1]))
+        return join(host, _bound(family, host, port) if port else _free_port(family, host))
     except OSError as error:
         raise ListenError(f"{what}: cannot listen on {endpoint}: {_reason(error)}") from error
+
+
+def _free_port(family: int, host: str) -> int:
+    """A port that no outgoing connection takes before this node listens on it: the kernel gives
+    those the ports from EPHEMERAL on. Raises OSError."""
+    for port in random.SystemRandom().sample(range(LOWEST_PORT, EPHEMERAL), TRIES):
+        try:
+            return _bound(family, host, port)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+    return _bound(family, host, 0)
+
+
+def _bound(family: int, host: str, port: int) -> int:
+    """The port that a socket gets there; it is closed again."""
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((host, port))
+        return int(probe.getsockname()[1])
 
 
 def _reason(problem: OSError) -> str:

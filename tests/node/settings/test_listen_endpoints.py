@@ -4,8 +4,14 @@ import socket
 
 import pytest
 
+from tandemlog_server.node.settings import listen_endpoints
 from tandemlog_server.node.settings.config_error import ConfigError
-from tandemlog_server.node.settings.listen_endpoints import ListenError, choose_endpoints
+from tandemlog_server.node.settings.listen_endpoints import (
+    EPHEMERAL,
+    LOWEST_PORT,
+    ListenError,
+    choose_endpoints,
+)
 from tandemlog_server.node.settings.node_config import NodeConfig
 
 
@@ -50,3 +56,22 @@ def test_records_carry_an_address_and_no_name() -> None:
     )
     assert chosen.advertise == "localhost:5"
     assert chosen.store_host in ("127.0.0.1:5", "[::1]:5")
+
+
+def test_a_port_that_is_chosen_is_none_that_an_outgoing_connection_gets() -> None:
+    """Between the choice and the listening lies a recovery, and clients connect meanwhile."""
+    for _ in range(20):
+        chosen = choose_endpoints(NodeConfig(listen="127.0.0.1:0"))
+        assert LOWEST_PORT <= int(chosen.listen.rpartition(":")[2]) < EPHEMERAL
+
+
+def test_a_port_in_use_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(listen_endpoints, "LOWEST_PORT", port)
+        monkeypatch.setattr(listen_endpoints, "EPHEMERAL", port + 1)
+        monkeypatch.setattr(listen_endpoints, "TRIES", 1)
+        chosen = choose_endpoints(NodeConfig(listen="127.0.0.1:0")).listen
+    assert int(chosen.rpartition(":")[2]) not in (0, port)

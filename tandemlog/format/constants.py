@@ -55,9 +55,20 @@ UNIQ_KEY: Final = "UNIQ_KEY"
 WAIT: Final = "WAIT"
 DELAY: Final = "DELAY"
 REAL_TOPIC: Final = "REAL_TOPIC"
+REAL_QUEUE_ID: Final = "REAL_QID"
 TRANSACTION_PREPARED: Final = "TRAN_MSG"
-TIMERS: Final = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_DEL_UNIQKEY")
+TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
+TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
+TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
+TIMER_DEL_UNIQKEY: Final = "TIMER_DEL_UNIQKEY"
+TIMER_OUT_MS: Final = "TIMER_OUT_MS"
+"""When a broker lets the message go: whole seconds, before the time that was asked for."""
+TIMER_ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
+TIMERS: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS, TIMER_DEL_UNIQKEY)
 """With any of these a broker of RocketMQ 5 keeps a message until its time, or takes one back."""
+DUE: Final = "__TL_DUE"
+"""tandemlog's own, of a waiting message: the exact ms of its time, or `+` and ms after its store
+time."""
 SHARDING_KEY: Final = "__SHARDINGKEY"
 CLUSTER: Final = "CLUSTER"
 MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
@@ -75,6 +86,9 @@ CRC_PROPERTY_SIZE: Final = 20
 
 # Topics that RocketMQ keeps for itself.
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+DELAY_TOPICS: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
+"""Where messages wait that come later: one of RocketMQ's levels, or any time."""
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 SYSTEM_TOPICS: Final = frozenset(

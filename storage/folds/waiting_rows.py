@@ -1,0 +1,279 @@
+"""Records that wait for a time: a million of them in arrays, found by log offset and by time.
+
+    log offset   900   1100   1300   2000  ...     ascending, as the records stand in the log
+    due (ms)    5000   1200   9000   1300  ...
+    key hash      ..     ..     ..     ..  ...
+    state       WAITS  ENDED  WAITS  TAKEN ...
+
+    near    rows that are due within NEAR_MS, by time: what a look at the clock needs
+    far     all others; once in a while one pass over the columns brings the next into near
+
+A row is appended when its record is dispatched and ends when a later record names it. Ended rows
+stay until they are half of all; then the arrays are written anew.
+
+TAKEN is the word of a master alone: it has appended the record that ends the row, and dispatch has
+not come to it yet. It is no part of the state that the log gives: a snapshot says WAITS for it, and
+a node that stops being the master releases it.
+
+Times are of the clock that the caller goes by; nothing here looks at one. Not thread-safe.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+WAITS: Final = 0
+TAKEN: Final = 1
+ENDED: Final = 2
+
+NEAR_MS: Final = 10_000
+_FEWEST: Final = 1024
+_NO_ROWS: Final = np.empty(0, np.int64)
+_ROW_BYTES: Final = 24
+
+Numbers = NDArray[np.int64]
+
+
+class WaitingRows:
+    """See the module; log offsets in bytes, times in ms."""
+
+    def __init__(self) -> None:
+        self._make(_FEWEST)
+        self._used = 0
+        self._ended = 0
+        self._forget_near()
+
+    def _make(self, capacity: int) -> None:
+        self._offsets = np.empty(capacity, np.int64)
+        self._due = np.empty(capacity, np.int64)
+        self._keys = np.empty(capacity, np.int64)
+        self._states = np.empty(capacity, np.uint8)
+
+    def _forget_near(self) -> None:
+        self._near_end = -1
+        self._near = _NO_ROWS
+        self._near_due = _NO_ROWS
+        self._near_begin = 0
+        self._arrived: list[Numbers] = []
+
+    def __len__(self) -> int:
+        """Those that have not ended, taken ones among them."""
+        return self._used - self._ended
+
+    @property
+    def first_offset(self) -> int | None:
+        """Of the oldest record that has not ended; None without one."""
+        alive = self._states[: self._used] != ENDED
+        if not len(alive) or not alive.any():
+            return None
+        return int(self._offsets[int(alive.argmax())])
+
+    @property
+    def byte_size(self) -> int:
+        """Of the arrays."""
+        columns = (self._offsets, self._due, self._keys, self._states, self._near, self._near_due)
+        return sum(each.nbytes for each in columns)
+
+    # ---- the log
+
+    def append(self, offsets: Numbers, due_ms: Numbers, keys: Numbers) -> None:
+        """Records at log `offsets`, ascending and behind all others, wait until `due_ms`; `keys`
+        are hashes of theirs."""
+        count = len(offsets)
+        if not count:
+            return
+        if self._used + count > len(self._offsets):
+            self._grow(count)
+        rows = slice(self._used, self._used + count)
+        self._offsets[rows], self._due[rows], self._keys[rows] = offsets, due_ms, keys
+        self._states[rows] = WAITS
+        near = (due_ms < self._near_end).nonzero()[0]
+        if len(near):
+            self._arrived.append(near + self._used)
+        self._used += count
+
+    def _grow(self, more: int) -> None:
+        used, columns = self._used, (self._offsets, self._due, self._keys, self._states)
+        self._make(max(2 * len(self._offsets), used + more))
+        new = (self._offsets, self._due, self._keys, self._states)
+        for column, old in zip(new, columns, strict=True):
+            column[:used] = old[:used]
+
+    def end(self, offsets: Numbers) -> Numbers:
+        """A later record names those at `offsets`. Returns those among them that had not ended, in
+        their order; the others say nothing here."""
+        rows = self._rows(offsets)
+        return self._end_rows(rows[rows >= 0])
+
+    def end_keys(self, keys: Numbers) -> Numbers:
+        """As `end`, by the hashes of their keys: every record that has one of them."""
+        mine = np.isin(self._keys[: self._used], keys[keys != 0])
+        mine &= self._states[: self._used] != ENDED
+        return self._end_rows(mine.nonzero()[0])
+
+    def end_below(self, log_offset: int) -> Numbers:
+        """As `end`, all records below a log offset."""
+        rows = np.arange(int(self._offsets[: self._used].searchsorted(log_offset)))
+        return self._end_rows(rows)
+
+    def _end_rows(self, rows: Numbers) -> Numbers:
+        rows = rows[self._states[rows] != ENDED]
+        if len(rows) > 1:
+            rows = np.unique(rows)
+        self._states[rows] = ENDED
+        self._ended += len(rows)
+        offsets: Numbers = self._offsets[rows]
+        if self._ended > _FEWEST and 2 * self._ended > self._used:
+            self._compact()
+        return offsets
+
+    def _compact(self) -> None:
+        alive = (self._states[: self._used] != ENDED).nonzero()[0]
+        columns = (self._offsets, self._due, self._keys, self._states)
+        kept = [each[alive] for each in columns]
+        self._make(max(_FEWEST, 2 * len(alive)))
+        new = (self._offsets, self._due, self._keys, self._states)
+        for column, rest in zip(new, kept, strict=True):
+            column[: len(alive)] = rest
+        self._used, self._ended = len(alive), 0
+        self._forget_near()
+
+    def clear(self) -> None:
+        """Know no record."""
+        self.__init__()  # type: ignore[misc]
+
+    # ---- a master
+
+    def waits(self, offsets: Numbers) -> NDArray[np.bool_]:
+        """Which of the records at `offsets` wait, and are not taken."""
+        rows = self._rows(offsets)
+        found: NDArray[np.bool_] = rows >= 0
+        found[found] = self._states[rows[found]] == WAITS
+        return found
+
+    def take(self, offsets: Numbers) -> None:
+        """Of records that wait: the record that ends them is appended, or is about to be."""
+        self._states[self._rows(offsets)] = TAKEN
+
+    def release(self, offsets: Numbers) -> None:
+        """Taken records wait again: what was to end them was not appended."""
+        rows = self._rows(offsets)
+        rows = rows[rows >= 0]
+        self._states[rows[self._states[rows] == TAKEN]] = WAITS
+        self._near_begin = 0
+
+    def release_all(self) -> None:
+        states = self._states[: self._used]
+        states[states == TAKEN] = WAITS
+        self._near_begin = 0
+
+    # ---- looking
+
+    def due(self, now_ms: int, limit: int) -> tuple[Numbers, Numbers]:
+        """Log offsets and due times of the first `limit` records that wait and are due, by time
+        and then in log order."""
+        self._look(now_ms)
+        end = int(self._near_due.searchsorted(now_ms, side="right"))
+        while self._near_begin < end:
+            # a piece at a time: of a million that are due only the first are wanted
+            piece = self._near[self._near_begin : min(self._near_begin + 2 * limit, end)]
+            mine = piece[self._states[piece] == WAITS][:limit]
+            if len(mine):
+                return self._offsets[mine], self._due[mine]
+            self._near_begin += len(piece)
+        return _NO_ROWS, _NO_ROWS
+
+    def next_due_ms(self, now_ms: int) -> int | None:
+        """When to look again: no record that waits is due before. None if none waits."""
+        self._look(now_ms)
+        rest = self._near[self._near_begin :]
+        waiting = self._states[rest] == WAITS
+        if waiting.any():
+            return int(self._near_due[self._near_begin + int(waiting.argmax())])
+        return self._near_end if len(self) else None
+
+    def find(self, log_offset: int) -> tuple[int, int, int] | None:
+        """Due time, key hash and state of the record at a log offset; None if none is known."""
+        row = int(self._rows(np.array([log_offset]))[0])
+        if row < 0 or self._states[row] == ENDED:
+            return None
+        return int(self._due[row]), int(self._keys[row]), int(self._states[row])
+
+    def with_key(self, key_hash: int) -> Numbers:
+        """Log offsets of the records that wait and have this key hash, ascending."""
+        mine = (self._keys[: self._used] == key_hash) & (self._states[: self._used] == WAITS)
+        found: Numbers = self._offsets[: self._used][mine]
+        return found
+
+    def page(self, after: tuple[int, int], limit: int) -> tuple[Numbers, Numbers]:
+        """Log offsets and due times of the first `limit` records behind (due time, log offset)
+        `after`, by time and then in log order."""
+        due, offsets = self._due[: self._used], self._offsets[: self._used]
+        mine = (self._states[: self._used] != ENDED) & (due >= after[0])
+        rows = mine.nonzero()[0]
+        rows = rows[(due[rows] > after[0]) | (offsets[rows] > after[1])]
+        if len(rows) > limit:
+            # all of the last time, so that the order by offset below is right
+            last = np.partition(due[rows], limit - 1)[limit - 1]
+            rows = rows[due[rows] <= last]
+        rows = rows[np.argsort(due[rows], kind="stable")][:limit]
+        return offsets[rows], due[rows]
+
+    def below(self, log_offset: int, limit: int) -> tuple[Numbers, Numbers]:
+        """Log offsets and due times of the first `limit` records that wait below a log offset."""
+        end = int(self._offsets[: self._used].searchsorted(log_offset))
+        rows = (self._states[:end] == WAITS).nonzero()[0][:limit]
+        return self._offsets[rows], self._due[rows]
+
+    def counts_by(self, bounds_ms: Numbers) -> Numbers:
+        """How many records that have not ended are due at or before each bound, ascending."""
+        alive = self._due[: self._used][self._states[: self._used] != ENDED]
+        return np.sort(alive).searchsorted(bounds_ms, side="right").astype(np.int64)
+
+    def _rows(self, offsets: Numbers) -> Numbers:
+        """The row of each, -1 where none is known."""
+        known = self._offsets[: self._used]
+        if not len(known):
+            return np.full(len(offsets), -1, np.int64)
+        rows = known.searchsorted(offsets)
+        rows[rows == len(known)] = 0
+        found: Numbers = np.where(known[rows] == offsets, rows, -1)
+        return found
+
+    def _look(self, now_ms: int) -> None:
+        """Bring into `near` what is due within NEAR_MS, and what has arrived."""
+        if now_ms >= self._near_end:
+            self._near_end = now_ms + NEAR_MS
+            rows = (self._due[: self._used] < self._near_end).nonzero()[0]
+            rows = rows[self._states[rows] != ENDED]
+        elif self._arrived:
+            rest = self._near[self._near_begin :]
+            rest = rest[self._states[rest] != ENDED]
+            rows = np.concatenate((rest, *self._arrived))
+        else:
+            return
+        self._arrived = []
+        # those of one time in log order: the newer rows come behind the older ones
+        self._near = rows[np.argsort(self._due[rows], kind="stable")]
+        self._near_due = self._due[self._near]
+        self._near_begin = 0
+
+    # ---- snapshots
+
+    def encode(self) -> list[bytes]:
+        """The rows that have not ended: log offsets, due times, key hashes, each a column of
+        little-endian i8."""
+        alive = self._states[: self._used] != ENDED
+        columns = (self._offsets, self._due, self._keys)
+        return [each[: self._used][alive].astype("<i8", copy=False).tobytes() for each in columns]
+
+    def decode(self, data: bytes) -> None:
+        """Become what `encode` gave. Raises ValueError, and changes nothing then."""
+        if len(data) % _ROW_BYTES:
+            raise ValueError(f"{len(data)} bytes are no whole number of rows")
+        offsets, due, keys = np.frombuffer(data, "<i8").reshape(3, -1).astype(np.int64)
+        if (np.diff(offsets) <= 0).any():
+            raise ValueError("log offsets do not ascend")
+        self.clear()
+        self.append(offsets, due, keys)

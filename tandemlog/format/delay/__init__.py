@@ -1,0 +1,1 @@
+"""Messages that come later: their times, their waiting records, and what is made of those."""

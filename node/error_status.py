@@ -143,6 +143,7 @@ FOR_EVER = frozenset(
         common_pb2.FENCED_INSTANCE,
         common_pb2.GROUP_HAS_MEMBERS,
         common_pb2.LOG_CUT,
+        common_pb2.NOT_WAITING,
     }
 )
 """Facts of the log, the tables and the groups, on which a caller acts without asking again. Only a

@@ -291,6 +291,11 @@ class LogCutError(OffsetOutOfRangeError):
     reading continues with the first of them."""
 
 
+class NotWaitingError(RefusedError):
+    """A message that cannot be called back: it came already, or the cluster knows of no message
+    that waits under this handle."""
+
+
 class ProducerError(RefusedError):
     """The sequence of a producer's requests is broken."""
 

@@ -52,7 +52,12 @@ class Message:
 
 class SendResult:
     """The position of an acknowledged message. Offsets are -1 if the node no longer knows the
-    position of a duplicate."""
+    position of a duplicate.
+
+    Of a message that comes later, topic and queue are those that it comes to, `queue_offset` is -1
+    (it gets one when it comes), and `physical_offset` is the position of the record in which it
+    waits.
+    """
 
     __slots__ = ("_answer", "_index")
 
@@ -62,15 +67,35 @@ class SendResult:
 
     @property
     def topic(self) -> str:
-        return self._answer.topic(self._index)
+        delayed = self._answer.delayed.get(self._index)
+        return self._answer.topic(self._index) if delayed is None else delayed.topic
 
     @property
     def queue_id(self) -> int:
-        return self._answer.queue_id(self._index)
+        delayed = self._answer.delayed.get(self._index)
+        return self._answer.queue_id(self._index) if delayed is None else delayed.queue_id
 
     @property
     def queue_offset(self) -> int:
+        if self._index in self._answer.delayed:
+            return -1
         return int(self._answer.queue_offsets[self._index])
+
+    @property
+    def deliver_at_ms(self) -> int | None:
+        """When a message that comes later is due, by the master's clock; None for one that is
+        there."""
+        delayed = self._answer.delayed.get(self._index)
+        return None if delayed is None else delayed.due_ms(self._answer.store_timestamp)
+
+    @property
+    def recall_handle(self) -> str:
+        """What Producer.recall takes, of a message that comes later; empty for one that is there,
+        or if the position of its record is not known."""
+        delayed = self._answer.delayed.get(self._index)
+        if delayed is None:
+            return ""
+        return delayed.handle(self._answer.store_timestamp, self.physical_offset)
 
     @property
     def physical_offset(self) -> int:

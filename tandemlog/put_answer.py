@@ -10,7 +10,7 @@ it is done by columns (put_answer_columns.py).
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from struct import unpack
 from typing import TYPE_CHECKING
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     import tandemlog.put_answer_columns as put_answer_columns
+
+    from .produce.delays import Delayed
 else:
     put_answer_columns = lazy(f"{__package__}.put_answer_columns")
 
@@ -30,7 +32,7 @@ else:
 class PutAnswer:
     """The positions of the n records of one request. `sizes` are the bytes as they were sent,
     `byte_size` all of them, `queue_indexes` each record's entry in the table of `topics` and
-    `queue_ids`."""
+    `queue_ids`, `delayed` the messages that come later, by their index."""
 
     def __init__(
         self,
@@ -42,6 +44,7 @@ class PutAnswer:
         sizes: "array[int]",
         byte_size: int,
         response: broker_pb2.AppendResponse,
+        delayed: "Mapping[int, Delayed] | None" = None,
     ) -> None:
         self._topics = topics
         self._queue_topics = queue_topics
@@ -53,6 +56,7 @@ class PutAnswer:
         self.store_timestamp = response.store_timestamp
         self.store_host = response.store_host
         self.duplicate = response.duplicate
+        self.delayed = delayed or {}
 
     @property
     def count(self) -> int:

@@ -21,6 +21,7 @@ from ..errors import (
     NodeUnavailableError,
     NotInSyncError,
     NotMasterError,
+    NotWaitingError,
     OffsetOutOfRangeError,
     OutcomeUnknownError,
     PermissionDeniedError,
@@ -79,6 +80,7 @@ _CLASSES: dict[int, type[TandemlogError]] = {
     common_pb2.FENCED_INSTANCE: FencedInstanceError,
     common_pb2.GROUP_HAS_MEMBERS: GroupHasMembersError,
     common_pb2.LOG_CUT: LogCutError,
+    common_pb2.NOT_WAITING: NotWaitingError,
 }
 
 

@@ -19,6 +19,7 @@ from typing import Generic, Protocol, TypeVar
 from ..errors import BufferFullError, ClientClosedError, TandemlogError
 from ..format.constants import MAX_TABLE
 from ..v1 import broker_pb2
+from .delays import Delayed
 from .put_batch import OpenBatch, PutBatch, Rows, Sink
 from .routes import SPREAD_BYTES
 
@@ -82,9 +83,10 @@ class Accumulator(Generic[FutureT]):
         durability: broker_pb2.Durability.ValueType,
         own: bytes | None = None,
         size: int = 0,
+        delayed: Delayed | None = None,
     ) -> FutureT | None:
         """The future of a message, or None if there is no room: wait and try again. `own` and
-        `size` as in OpenBatch.add.
+        `size` as in OpenBatch.add; `delayed`: the record is that of a message that comes later.
 
         Raises what `close` was given.
         """
@@ -121,6 +123,8 @@ class Accumulator(Generic[FutureT]):
             batch.queue_indexes.append(entry)
             records = batch.records
             future = self._new_future(len(records))
+            if delayed is not None:
+                batch.delayed[len(records)] = delayed
             records.append(record)
             batch.own.append(own)
             batch.born.append(self._wall_clock())

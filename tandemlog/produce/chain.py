@@ -461,6 +461,5 @@ def _guilty(batch: PutBatch, error: TandemlogError) -> list[int]:
     if not 0 <= index < batch.count:
         return []
     if isinstance(error, UnknownTopicError | PermissionDeniedError):  # all of that topic are
-        entry = int(batch.queue_indexes[index])
-        return batch.messages_of_topic(batch.topics[batch.queue_topics[entry]])
+        return batch.messages_of_topic(batch.topic_of(index))
     return [index]

@@ -26,6 +26,7 @@ from ..errors import (
 )
 from ..format.constants import (
     BODY_LENGTH_OFFSET,
+    DUE,
     IPV6_EXTRA,
     MAGIC_V2,
     MAX_PROPERTIES,
@@ -35,9 +36,11 @@ from ..format.constants import (
     UNIQ_KEY,
     client_topic_fault,
 )
+from ..format.delay.framing import PLACE_OF_TIMERS
 from ..format.errors import FormatError
 from ..format.record.host import host_bytes
 from ..format.record.message_id import UniqueIdGenerator
+from ..format.record.properties import encode_properties
 from ..format.record.record import TopicFrame, frame_message
 from ..format.record.sys_flag import (
     BORN_HOST_IPV6,
@@ -47,6 +50,7 @@ from ..format.record.sys_flag import (
 )
 from ..lazy import lazy
 from ..message import Message
+from .delays import Delayed, Later
 
 if TYPE_CHECKING:
     from ..format.arrays.byte_column import ByteColumn
@@ -72,7 +76,7 @@ _RESERVED_TEXT: Final = """
     TIMER_DELIVER_MS TIMER_OUT_MS TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS TIMER_ROLL_TIMES
     TIMER_DEL_UNIQKEY TIMER_DELAY_LEVEL __CRC32# DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID
 """
-RESERVED_PROPERTIES: Final = frozenset(_RESERVED_TEXT.split()) | {PRODUCER_MARK}
+RESERVED_PROPERTIES: Final = frozenset(_RESERVED_TEXT.split()) | {PRODUCER_MARK, DUE}
 RESERVED_PREFIX: Final = "__RMQ.TRANSIENT."
 
 _INSTEAD: Final = {
@@ -80,7 +84,9 @@ _INSTEAD: Final = {
     "TAGS": "use tags=",
     "__SHARDINGKEY": "use sharding_key=",
     "UNIQ_KEY": "the client makes it",
-    "DELAY": "delayed messages are not supported",
+    "DELAY": "use send(..., delay=timedelta(...))",
+    "TIMER_DELAY_MS": "use send(..., delay=timedelta(...))",
+    "TIMER_DELIVER_MS": "use send(..., deliver_at=...)",
     "WAIT": "use send(..., wait=False)",
 }
 
@@ -148,6 +154,7 @@ class Framer:
             self.id_size = len(UNIQ_KEY) + 2 + len(self._next_id())
         self._id_columns: unique_columns.UniqueIdColumns | None = None
         self._frames: dict[str, TopicFrame] = {}
+        self._timer_frame: TopicFrame | None = None
 
     def _generator(self) -> UniqueIdGenerator:
         return UniqueIdGenerator(
@@ -175,8 +182,44 @@ class Framer:
 
     def frame(self, message: Message, queue_id: int) -> bytes:
         """The record for `message`; raises InvalidMessageError and its kinds, naming the part."""
+        frame = self._frames.get(message.topic) or self.topic_frame(message.topic)
+        now = self.now_ms()
+        return self._framed(frame, message, queue_id, lambda: self.properties(message, now), now)
+
+    def waiting(self, message: Message, queue_id: int, later: Later) -> tuple[bytes, Delayed]:
+        """The record in which `message` waits until it comes to queue `queue_id`, and what its
+        result says. Raises as `frame`."""
         topic = message.topic
-        frame = self._frames.get(topic) or self.topic_frame(topic)
+        self.topic_frame(topic)  # checks the name
+        if self._timer_frame is None:
+            self._timer_frame = TopicFrame(
+                PLACE_OF_TIMERS[0], self.born_host, store_ipv6=self.store_ipv6
+            )
+        now = self.now_ms()
+        # the message is called back by its id, so it has one, whatever unique_ids says
+        unique = self._unique_id(now)
+        key = unique[len(UNIQ_KEY) + 1 : -1].decode()
+        more = unique + encode_properties(later.properties(topic, queue_id, now))
+
+        def properties() -> bytes:
+            own = self._own_properties(message)
+            if len(own) + len(more) > USER_PROPERTIES_LIMIT:
+                raise too_large_properties(len(own) + len(more))
+            return more + own
+
+        place = PLACE_OF_TIMERS[1]
+        record = self._framed(self._timer_frame, message, place, properties, now)
+        return record, Delayed(topic, queue_id, key, later)
+
+    def _framed(
+        self,
+        frame: TopicFrame,
+        message: Message,
+        queue_id: int,
+        properties: Callable[[], bytes],
+        now: int,
+    ) -> bytes:
+        topic = message.topic
         body = message.body
         if not isinstance(body, bytes | bytearray | memoryview):
             raise InvalidMessageError(
@@ -190,13 +233,12 @@ class Framer:
         sys_flag = 0
         if self.compress_above is not None and length >= self.compress_above:
             body, sys_flag = compressed(body)
-        now = self.now_ms()
         born = message.born_timestamp
         try:
             return frame_message(
                 frame,
                 body,
-                self.properties(message, now),
+                properties(),
                 queue_id,
                 now if born is None else born,
                 message.flag,

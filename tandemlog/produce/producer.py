@@ -13,19 +13,24 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Self
 
 from ..cluster.connection_options import secured
 from ..errors import BufferFullError, ClientClosedError
 from ..forks import inherited, watch
+from ..format.delay.framing import PLACE_OF_TIMERS
 from ..message import Bodies, Column, Message, Queues, SendManyResult, SendResult
 from ..telemetry.producer_statistics import ProducerStatistics
 from ..tracing import ProducerTracing, sending_many
 from ..transport.security import Security
+from .delays import Later, later_of
 from .futures import AsyncGroup
 from .producer_core import ProducerCore
 from .producer_options import ProducerOptions
 from .put_batch import PutBatch, durability_of
+from .recalls import recall
 from .send_many import Collector, ManySender
 from .sender import Sender
 
@@ -94,38 +99,55 @@ class AsyncProducer:
         """The name under which a node recognises repeated requests; None: it cannot."""
         return self._opened().numbers.producer_id
 
-    async def send(self, message: Message, *, wait: bool = True) -> asyncio.Future[SendResult]:
+    async def send(
+        self,
+        message: Message,
+        *,
+        wait: bool = True,
+        delay: timedelta | None = None,
+        deliver_at: datetime | int | None = None,
+    ) -> asyncio.Future[SendResult]:
         """Sends a message, in order for its queue; waits while too many bytes have no response.
 
         `wait` False: the master responds once it has appended the message, without waiting for
-        flush or replicas. Raises InvalidMessageError and its subclasses, UnknownTopicError,
-        UnknownQueueError, BufferFullError; the future raises the errors of the request.
+        flush or replicas. With `delay`, or `deliver_at` (a datetime with a time zone, or ms), the
+        message waits in the store, and comes to its queue at that time by the master's clock; the
+        result has `deliver_at_ms` and `recall_handle`. Raises InvalidMessageError and its
+        subclasses, UnknownTopicError, UnknownQueueError, BufferFullError; the future raises the
+        errors of the request.
         """
+        later = None
+        if delay is not None or deliver_at is not None:
+            later = later_of(delay, deliver_at)
         if self._watched:
-            return await self._send_watched(message, wait=wait)
-        return await self._send(message, wait=wait)
+            return await self._send_watched(message, later, wait=wait)
+        return await self._send(message, later, wait=wait)
 
-    async def _send_watched(self, message: Message, *, wait: bool) -> asyncio.Future[SendResult]:
+    async def _send_watched(
+        self, message: Message, later: Later | None, *, wait: bool
+    ) -> asyncio.Future[SendResult]:
         on_send = self._opened().hooks.on_send
         if on_send is not None:
             message = on_send(message)
         if self._tracing is not None:
-            return await self._send_traced(self._tracing, message, wait=wait)
-        return await self._send(message, wait=wait)
+            return await self._send_traced(self._tracing, message, later, wait=wait)
+        return await self._send(message, later, wait=wait)
 
     async def _send_traced(
-        self, tracing: ProducerTracing, message: Message, *, wait: bool
+        self, tracing: ProducerTracing, message: Message, later: Later | None, *, wait: bool
     ) -> asyncio.Future[SendResult]:
         span, message = tracing.start(message)
         try:
-            future = await self._send(message, wait=wait)
+            future = await self._send(message, later, wait=wait)
         except BaseException as error:
             tracing.fail(span, error)
             raise
         tracing.end_with(span, future)
         return future
 
-    async def _send(self, message: Message, *, wait: bool) -> asyncio.Future[SendResult]:
+    async def _send(
+        self, message: Message, later: Later | None, *, wait: bool
+    ) -> asyncio.Future[SendResult]:
         core = self._core or self._opened()
         accumulator = core.accumulator
         route = core.routes.get(message.topic)
@@ -133,15 +155,27 @@ class AsyncProducer:
         if route is None or (queue_id is not None and queue_id >= route.queues):
             route = await core.routes.load(message.topic)
         queue_id = route.queue_for(queue_id, message.sharding_key, accumulator.generation)
-        record, own, size = self._framer.row(message, queue_id)
+        topic, own, delayed = message.topic, None, None
+        if later is None:
+            record, own, size = self._framer.row(message, queue_id)
+        else:
+            record, delayed = self._framer.waiting(message, queue_id, later)
+            size, (topic, queue_id) = len(record), PLACE_OF_TIMERS
         durability = durability_of(wait)
-        future = accumulator.add(record, message.topic, queue_id, durability, own, size)
+        add = partial(accumulator.add, record, topic, queue_id, durability, own, size, delayed)
+        future = add()
         if future is None:
             deadline = time.monotonic() + self._options.max_block_ms / 1000
             while future is None:
                 await self._room(size, deadline)
-                future = accumulator.add(record, message.topic, queue_id, durability, own, size)
+                future = add()
         return future
+
+    async def recall(self, topic: str, recall_handle: str) -> None:
+        """Calls a message back that was sent to come later; once it returns, the message never
+        comes. Raises NotWaitingError if it came already, or the cluster knows of no such message.
+        """
+        await recall(self._opened().connection, topic, recall_handle)
 
     async def send_many(
         self,

@@ -13,18 +13,20 @@ client read them alike. The first record stays apart, since it alone carries the
 
 import sys
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import TandemlogError
 from ..format.constants import MAX_TABLE, PRODUCER_MARK
+from ..format.delay.framing import PLACE_OF_TIMERS
 from ..format.protobuf_wire import tag, varint
 from ..format.record.producer_mark import ProducerMark
 from ..format.record.request_checksum import content_checksum, request_checksum
 from ..lazy import HAVE_NUMPY, lazy
 from ..put_answer import PutAnswer
 from ..v1 import broker_pb2
+from .delays import Delayed
 from .framing import with_property
 
 if TYPE_CHECKING:
@@ -96,13 +98,14 @@ class PutBatch:
     stored; `written_in`: the newest epoch of a master that may have stored it.
 
     `checksum` tells it from any other request under its number (format.producer_mark); None: that
-    of its bytes.
+    of its bytes. `delayed`, by index: the messages among them that come later.
     """
 
     __slots__ = (
         "_checksum",
         "byte_size",
         "deadline",
+        "delayed",
         "durability",
         "epoch",
         "expired",
@@ -135,8 +138,10 @@ class PutBatch:
         sink: Sink,
         deadline: float,
         checksum: int | None = None,
+        delayed: Mapping[int, Delayed] | None = None,
     ) -> None:
         self._checksum = checksum
+        self.delayed = delayed or {}
         self.first = first
         self.rest = rest
         self.sizes = sizes
@@ -162,10 +167,20 @@ class PutBatch:
 
     def queues(self) -> list[tuple[str, int]]:
         """Those that the messages are for, by topic and queue id."""
-        return [
+        queues = [
             (self.topics[topic], int(queue_id))
             for topic, queue_id in zip(self.queue_topics, self.queue_ids, strict=True)
         ]
+        if not self.delayed:
+            return queues
+        later = [(each.topic, each.queue_id) for each in self.delayed.values()]
+        return list(dict.fromkeys([each for each in queues if each != PLACE_OF_TIMERS] + later))
+
+    def topic_of(self, index: int) -> str:
+        """The topic that message `index` is for."""
+        if (later := self.delayed.get(index)) is not None:
+            return later.topic
+        return self.topics[self.queue_topics[self.queue_indexes[index]]]
 
     @property
     def checksum(self) -> int:
@@ -210,6 +225,7 @@ class PutBatch:
             sizes=self._sizes(first),
             byte_size=first + len(self.rest),
             response=response,
+            delayed=self.delayed,
         )
 
     def _marked(self, producer_id: str | None) -> bytes:
@@ -245,17 +261,18 @@ class PutBatch:
             durability=self.durability,
             sink=self.sink.without(kept, dropped, error),
             deadline=self.deadline,
+            delayed={
+                place: self.delayed[index]
+                for place, index in enumerate(kept)
+                if index in self.delayed
+            },
         )
         batch.request_id = self.request_id
         return batch
 
     def messages_of_topic(self, topic: str) -> list[int]:
         """The messages that go to `topic`, by their index."""
-        return [
-            index
-            for index, entry in enumerate(self.queue_indexes)
-            if self.topics[self.queue_topics[entry]] == topic
-        ]
+        return [index for index in range(self.count) if self.topic_of(index) == topic]
 
 
 def _little_endian(numbers: "array[int]") -> bytes:
@@ -281,6 +298,7 @@ class OpenBatch:
     __slots__ = (
         "born",
         "byte_size",
+        "delayed",
         "durability",
         "framed",
         "opened_at",
@@ -305,6 +323,7 @@ class OpenBatch:
         self.records: list[bytes] = []
         self.own: list[Any] = []
         self.born: list[float] = []
+        self.delayed: dict[int, Delayed] = {}
         self.queue_indexes = array("H")
         self.table: dict[str, dict[int, int]] = {}
         self.topics: dict[str, int] = {}
@@ -365,4 +384,5 @@ class OpenBatch:
             durability=self.durability,
             sink=self.sink,
             deadline=self.opened_at + delivery_seconds,
+            delayed=self.delayed,
         )

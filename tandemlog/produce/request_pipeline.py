@@ -228,4 +228,4 @@ class RequestPipeline(Generic[FutureT]):
 
     def _refused(self, batch: PutBatch, error: TandemlogError) -> None:
         if isinstance(error, UnknownTopicError | UnknownQueueError):
-            self.routes.forget(batch.topics)
+            self.routes.forget([topic for topic, _ in batch.queues()])

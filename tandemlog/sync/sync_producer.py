@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
@@ -29,13 +30,18 @@ from ..transport.security import Security
 from .loop_thread import LoopThread
 
 if TYPE_CHECKING:
-    from ..produce import futures, producer_core, put_batch
+    from ..format.delay import framing as delay_framing
+    from ..produce import delays, futures, producer_core, put_batch, recalls
     from ..produce import send_many as many
+    from ..produce.delays import Later
     from ..produce.framing import Framer
     from ..produce.futures import SendFuture
     from ..produce.routes import Route
     from ..telemetry.producer_statistics import ProducerStatistics
 else:
+    delay_framing = lazy("tandemlog.format.delay.framing")
+    delays = lazy("tandemlog.produce.delays")
+    recalls = lazy("tandemlog.produce.recalls")
     producer_core = lazy("tandemlog.produce.producer_core")
     futures = lazy("tandemlog.produce.futures")
     put_batch = lazy("tandemlog.produce.put_batch")
@@ -104,13 +110,28 @@ class Producer:
         """The name under which a node recognises repeated requests; None: it cannot."""
         return self._core.numbers.producer_id
 
-    def send(self, message: Message, *, wait: bool = True) -> "SendFuture":
+    def send(
+        self,
+        message: Message,
+        *,
+        wait: bool = True,
+        delay: timedelta | None = None,
+        deliver_at: datetime | int | None = None,
+    ) -> "SendFuture":
         """Sends a message, in order for its queue; blocks while too many bytes have no response.
 
         `wait` False: the master responds once it has appended the message, without waiting for
-        flush or replicas. Raises InvalidMessageError and its subclasses, UnknownTopicError,
-        UnknownQueueError, BufferFullError; the future raises the errors of the request.
+        flush or replicas. With `delay`, or `deliver_at` (a datetime with a time zone, or ms), the
+        message waits in the store, and comes to its queue at that time by the master's clock; the
+        result has `deliver_at_ms` and `recall_handle`. Raises InvalidMessageError and its
+        subclasses, UnknownTopicError, UnknownQueueError, BufferFullError; the future raises the
+        errors of the request.
         """
+        if delay is not None or deliver_at is not None:
+            later = delays.later_of(delay, deliver_at)
+            if self._watched:
+                return self._send_watched(message, later, wait=wait)
+            return self._send(message, later, wait=wait)
         if self._watched:
             return self._send_watched(message, wait=wait)
         # A short way for what most messages are; it does what `_send` does, in fewer calls.
@@ -143,43 +164,58 @@ class Producer:
         )
         return future or self._send(message, wait=wait)
 
-    def _send_watched(self, message: Message, *, wait: bool) -> "SendFuture":
+    def _send_watched(
+        self, message: Message, later: "Later | None" = None, *, wait: bool
+    ) -> "SendFuture":
         if self._on_send is not None:
             message = self._on_send(message)
         if self._tracing is not None:
-            return self._send_traced(self._tracing, message, wait=wait)
-        return self._send(message, wait=wait)
+            return self._send_traced(self._tracing, message, later, wait=wait)
+        return self._send(message, later, wait=wait)
 
     def _send_traced(
-        self, tracing: ProducerTracing, message: Message, *, wait: bool
+        self, tracing: ProducerTracing, message: Message, later: "Later | None", *, wait: bool
     ) -> "SendFuture":
         span, message = tracing.start(message)
         try:
-            future = self._send(message, wait=wait)
+            future = self._send(message, later, wait=wait)
         except BaseException as error:
             tracing.fail(span, error)
             raise
         tracing.end_with(span, future)
         return future
 
-    def _send(self, message: Message, *, wait: bool) -> "SendFuture":
+    def _send(self, message: Message, later: "Later | None" = None, *, wait: bool) -> "SendFuture":
         accumulator = self._accumulator
-        topic = message.topic
+        topic, own, delayed = message.topic, None, None
         route = self._route(topic)
         queue_id = message.queue_id
         if route is None or (queue_id is not None and queue_id >= route.queues):
             route = self._load(topic)
         queue_id = route.queue_for(queue_id, message.sharding_key, accumulator.generation)
         framer = self._per_thread.framer or self._new_framer()
-        record, own, size = framer.row(message, queue_id)
+        if later is None:
+            record, own, size = framer.row(message, queue_id)
+        else:
+            record, delayed = framer.waiting(message, queue_id, later)
+            size, (topic, queue_id) = len(record), delay_framing.PLACE_OF_TIMERS
         durability = self._cluster if wait else self._no_wait
-        future = accumulator.add(record, topic, queue_id, durability, own, size)
+        add = partial(accumulator.add, record, topic, queue_id, durability, own, size, delayed)
+        future = add()
         if future is None:
             deadline = time.monotonic() + self._options.max_block_ms / 1000
             while future is None:
                 accumulator.wait_for_room(size, deadline - time.monotonic())
-                future = accumulator.add(record, topic, queue_id, durability, own, size)
+                future = add()
         return future
+
+    def recall(self, topic: str, recall_handle: str) -> None:
+        """Calls a message back that was sent to come later; once it returns, the message never
+        comes. Raises NotWaitingError if it came already, or the cluster knows of no such message.
+        """
+        if self._closed:
+            raise ClientClosedError("the producer is closed")
+        self._thread.run(recalls.recall(self._core.connection, topic, recall_handle))
 
     def send_many(
         self,

@@ -1253,6 +1253,64 @@ class DescribeProducerResponse(_message.Message):
 Global___DescribeProducerResponse: _TypeAlias = DescribeProducerResponse  # noqa: Y015
 
 @_typing.final
+class RecallRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    RECALL_HANDLE_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """that the message is for"""
+    recall_handle: _builtins.str
+    """see tandemlog/format/delay/handle.py"""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        recall_handle: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["recall_handle", b"recall_handle", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecallRequest: _TypeAlias = RecallRequest  # noqa: Y015
+
+@_typing.final
+class RecallResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    PHYSICAL_OFFSET_FIELD_NUMBER: _builtins.int
+    DELIVER_AT_MS_FIELD_NUMBER: _builtins.int
+    MASTER_EPOCH_FIELD_NUMBER: _builtins.int
+    physical_offset: _builtins.int
+    """of the record in which the message waited"""
+    deliver_at_ms: _builtins.int
+    """when it would have come"""
+    master_epoch: _builtins.int
+    """see Error.master_epoch"""
+    @_builtins.property
+    def error(self) -> _common_pb2.Error:
+        """NOT_WAITING: it came, or there is none under this handle"""
+
+    def __init__(
+        self,
+        *,
+        error: _common_pb2.Error | None = ...,
+        physical_offset: _builtins.int = ...,
+        deliver_at_ms: _builtins.int = ...,
+        master_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deliver_at_ms", b"deliver_at_ms", "error", b"error", "master_epoch", b"master_epoch", "physical_offset", b"physical_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecallResponse: _TypeAlias = RecallResponse  # noqa: Y015
+
+@_typing.final
 class FetchSegmentRangeRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

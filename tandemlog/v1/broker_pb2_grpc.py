@@ -75,6 +75,11 @@ class BrokerStub:
                 request_serializer=tandemlog_dot_v1_dot_broker__pb2.DescribeProducerRequest.SerializeToString,
                 response_deserializer=tandemlog_dot_v1_dot_broker__pb2.DescribeProducerResponse.FromString,
                 _registered_method=True)
+        self.Recall = channel.unary_unary(
+                '/tandemlog.v1.Broker/Recall',
+                request_serializer=tandemlog_dot_v1_dot_broker__pb2.RecallRequest.SerializeToString,
+                response_deserializer=tandemlog_dot_v1_dot_broker__pb2.RecallResponse.FromString,
+                _registered_method=True)
         self.FetchSegmentRange = channel.unary_stream(
                 '/tandemlog.v1.Broker/FetchSegmentRange',
                 request_serializer=tandemlog_dot_v1_dot_broker__pb2.FetchSegmentRangeRequest.SerializeToString,
@@ -164,6 +169,14 @@ class BrokerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Recall(self, request, context):
+        """Calls a message back that waits for its time; answered once the recall is confirmed. It may be
+        repeated.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def FetchSegmentRange(self, request, context):
         """Raw commit-log bytes below the confirm offset, in order, in chunks.
         """
@@ -233,6 +246,11 @@ def add_BrokerServicer_to_server(servicer, server):
                     servicer.DescribeProducer,
                     request_deserializer=tandemlog_dot_v1_dot_broker__pb2.DescribeProducerRequest.FromString,
                     response_serializer=tandemlog_dot_v1_dot_broker__pb2.DescribeProducerResponse.SerializeToString,
+            ),
+            'Recall': grpc.unary_unary_rpc_method_handler(
+                    servicer.Recall,
+                    request_deserializer=tandemlog_dot_v1_dot_broker__pb2.RecallRequest.FromString,
+                    response_serializer=tandemlog_dot_v1_dot_broker__pb2.RecallResponse.SerializeToString,
             ),
             'FetchSegmentRange': grpc.unary_stream_rpc_method_handler(
                     servicer.FetchSegmentRange,
@@ -564,6 +582,33 @@ class Broker:
             '/tandemlog.v1.Broker/DescribeProducer',
             tandemlog_dot_v1_dot_broker__pb2.DescribeProducerRequest.SerializeToString,
             tandemlog_dot_v1_dot_broker__pb2.DescribeProducerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Recall(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandemlog.v1.Broker/Recall',
+            tandemlog_dot_v1_dot_broker__pb2.RecallRequest.SerializeToString,
+            tandemlog_dot_v1_dot_broker__pb2.RecallResponse.FromString,
             options,
             channel_credentials,
             insecure,

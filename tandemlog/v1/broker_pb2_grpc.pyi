@@ -51,6 +51,10 @@ class BrokerStub:
     """
     DescribeGroup: _grpc.UnaryUnaryMultiCallable[_broker_pb2.DescribeGroupRequest, _broker_pb2.DescribeGroupResponse]
     DescribeProducer: _grpc.UnaryUnaryMultiCallable[_broker_pb2.DescribeProducerRequest, _broker_pb2.DescribeProducerResponse]
+    Recall: _grpc.UnaryUnaryMultiCallable[_broker_pb2.RecallRequest, _broker_pb2.RecallResponse]
+    """Calls a message back that waits for its time; answered once the recall is confirmed. It may be
+    repeated.
+    """
     FetchSegmentRange: _grpc.UnaryStreamMultiCallable[_broker_pb2.FetchSegmentRangeRequest, _broker_pb2.SegmentChunk]
     """Raw commit-log bytes below the confirm offset, in order, in chunks."""
 
@@ -79,6 +83,10 @@ class BrokerAsyncStub(BrokerStub):
     """
     DescribeGroup: _aio.UnaryUnaryMultiCallable[_broker_pb2.DescribeGroupRequest, _broker_pb2.DescribeGroupResponse]  # type: ignore[assignment]
     DescribeProducer: _aio.UnaryUnaryMultiCallable[_broker_pb2.DescribeProducerRequest, _broker_pb2.DescribeProducerResponse]  # type: ignore[assignment]
+    Recall: _aio.UnaryUnaryMultiCallable[_broker_pb2.RecallRequest, _broker_pb2.RecallResponse]  # type: ignore[assignment]
+    """Calls a message back that waits for its time; answered once the recall is confirmed. It may be
+    repeated.
+    """
     FetchSegmentRange: _aio.UnaryStreamMultiCallable[_broker_pb2.FetchSegmentRangeRequest, _broker_pb2.SegmentChunk]  # type: ignore[assignment]
     """Raw commit-log bytes below the confirm offset, in order, in chunks."""
 
@@ -176,6 +184,16 @@ class BrokerServicer(metaclass=_abc_1.ABCMeta):
         request: _broker_pb2.DescribeProducerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_broker_pb2.DescribeProducerResponse, _abc.Awaitable[_broker_pb2.DescribeProducerResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def Recall(
+        self,
+        request: _broker_pb2.RecallRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_broker_pb2.RecallResponse, _abc.Awaitable[_broker_pb2.RecallResponse]]:
+        """Calls a message back that waits for its time; answered once the recall is confirmed. It may be
+        repeated.
+        """
 
     @_abc_1.abstractmethod
     def FetchSegmentRange(

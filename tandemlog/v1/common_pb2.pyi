@@ -80,6 +80,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """a change of offsets by hand while members own the queues"""
     LOG_CUT: _ErrorCode.ValueType  # 33
     """offsets of messages that are not in this log (any more): compare the positions"""
+    NOT_WAITING: _ErrorCode.ValueType  # 34
+    """a message that does not wait (any more): it came, or there is none under this handle"""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """Why a request was refused or what is known of its outcome. `code` is stable and
@@ -141,6 +143,8 @@ GROUP_HAS_MEMBERS: ErrorCode.ValueType  # 32
 """a change of offsets by hand while members own the queues"""
 LOG_CUT: ErrorCode.ValueType  # 33
 """offsets of messages that are not in this log (any more): compare the positions"""
+NOT_WAITING: ErrorCode.ValueType  # 34
+"""a message that does not wait (any more): it came, or there is none under this handle"""
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015
 
 class _Role:

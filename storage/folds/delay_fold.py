@@ -1,0 +1,139 @@
+"""Messages that come later: which wait, as the log says it.
+
+    log     | W1 | W2 | .. | D1 | R2 |        W: a waiting record, of one of the two topics
+              ▲    ▲         │    │           D: its message, delivered to where it was meant for
+              │    └─────────│────┘           R: a recall, or the record in which it waits on
+              └──────────────┘                   each names the waiting record by its log offset
+
+A waiting record waits until a later one names it, whoever wrote that: so a node that becomes the
+master knows what has come, and delivers nothing twice. What a broker of RocketMQ writes names
+nothing: its recall has the key of the message, and a message that it delivers keeps REAL_TOPIC and
+its key. Both end what waits with that key.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandemlog.format.arrays.ragged import byte_array
+from tandemlog.format.columns.headers import gather_headers
+from tandemlog.format.columns.property_layouts import find_properties
+from tandemlog.format.constants import (
+    DELAY,
+    REAL_TOPIC,
+    SCHEDULE_TOPIC,
+    TIMER_OUT_MS,
+    TIMER_TOPIC,
+    UNIQ_KEY,
+)
+from tandemlog.format.delay.framing import FIRST_RECORD
+from tandemlog.format.delay.waiting_columns import RECALLS, WAITS, hash_keys, waiting_columns
+
+from ..dispatch.dispatch_batch import DispatchBatch
+from .fold import ANYWHERE
+from .service_fold import ServiceFold
+from .waiting_rows import WaitingRows
+
+RECALLS_KEPT: Final = 4096
+_DELAYED: Final = f"{REAL_TOPIC}\x01".encode()
+_Rows = NDArray[np.int64]
+
+
+class DelayFold(ServiceFold):
+    """See the module. Whoever looks at `rows` has the `lock`."""
+
+    name: ClassVar[str] = "delays"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = WaitingRows()
+        self.recalled: deque[int] = deque(maxlen=RECALLS_KEPT)
+        """Log offsets of the waiting records that were called back last."""
+
+    # ---- a ServiceFold
+
+    def _take(self, batch: DispatchBatch, first: int) -> list[str]:
+        delays = np.concatenate((batch.rows_of(SCHEDULE_TOPIC), batch.rows_of(TIMER_TOPIC)))
+        delays = np.sort(delays[delays >= first])
+        recalls = self._take_delays(batch, delays) if len(delays) else _NO_ROWS
+        if not len(self.rows):
+            return []
+        columns = batch.columns
+        naming = batch.naming[batch.naming.searchsorted(first) :]
+        if len(naming):
+            named = _named(columns.prepared_transaction_offset[naming])
+            called_back = named[np.isin(naming, recalls)]
+            ended = self.rows.end(named)
+            self.recalled.extend(np.intersect1d(ended, called_back).tolist())
+        self._take_broker(batch, first, recalls)
+        return []
+
+    def _take_delays(self, batch: DispatchBatch, rows: _Rows) -> _Rows:
+        """Records of the two topics; returns the rows of those that call back."""
+        columns = batch.columns
+        data = byte_array(batch.window)
+        offsets = columns.physical_offset[rows]
+        found = waiting_columns(
+            data,
+            gather_headers(data, offsets - batch.start, columns.size[rows]),
+            np.isin(rows, batch.rows_of(SCHEDULE_TOPIC)),
+            columns.tags_code[rows],
+            columns.store_timestamp[rows],
+        )
+        mine = found.kind == WAITS
+        self.rows.append(offsets[mine], found.due_ms[mine], found.key_hash[mine])
+        return rows[found.kind == RECALLS]
+
+    def _take_broker(self, batch: DispatchBatch, first: int, recalls: _Rows) -> None:
+        """What a broker wrote, which names no record."""
+        columns = batch.columns
+        unnamed = columns.prepared_transaction_offset == 0
+        if _DELAYED not in bytes(batch.window):
+            return
+        topics = [SCHEDULE_TOPIC, TIMER_TOPIC]
+        numbers = [columns.topics.index(topic) for topic in topics if topic in columns.topics]
+        ordinary = unnamed & ~np.isin(columns.topic_index, numbers)
+        ordinary[:first] = False
+        rows = np.concatenate((ordinary.nonzero()[0], recalls[unnamed[recalls]]))
+        if not len(rows):
+            return
+        data = byte_array(batch.window)
+        headers = gather_headers(
+            data, columns.physical_offset[rows] - batch.start, columns.size[rows]
+        )
+        names = [name.encode() for name in (UNIQ_KEY, REAL_TOPIC, DELAY, TIMER_OUT_MS)]
+        key, topic, level, out = find_properties(
+            data, headers.properties_start, headers.properties_length, names
+        )
+        mine = (key[1] > 0) & (topic[1] > 0) & ((level[1] > 0) | (out[1] > 0))
+        mine |= (key[1] > 0) & (np.arange(len(rows)) >= int(ordinary.sum()))
+        if mine.any():
+            self.rows.end_keys(hash_keys(data, key[0][mine], key[1][mine]))
+
+    def _clear(self) -> None:
+        self.rows.clear()
+        self.recalled.clear()
+
+    def _encode(self) -> tuple[Mapping[str, Any], Sequence[bytes]]:
+        return {"recalled": list(self.recalled)}, self.rows.encode()
+
+    def _decode(self, head: Mapping[str, Any], rows: bytes) -> None:
+        recalled = [int(offset) for offset in head["recalled"]]
+        self.rows.decode(rows)
+        self.recalled = deque(recalled, maxlen=RECALLS_KEPT)
+
+    def needs_from(self) -> int:
+        with self.lock:
+            first = self.rows.first_offset
+        return ANYWHERE if first is None else first
+
+
+def _named(prepared: _Rows) -> _Rows:
+    named: _Rows = np.where(prepared == FIRST_RECORD, 0, prepared)
+    return named
+
+
+_NO_ROWS: Final = np.empty(0, np.int64)

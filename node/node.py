@@ -18,9 +18,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from tandemlog.v1 import common_pb2
+from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.storage.clock import duration
 from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.services.delay_desk import DelayDesk
 
 from .cluster_membership import ClusterMembership
 from .groups.group_coordinator import GroupCoordinator
@@ -40,6 +41,7 @@ from .pulls.read_turns import ReadTurns
 from .pulls.segment_stream import SegmentStream
 from .puts.ack_stats import AckStats
 from .puts.confirm_waiters import ConfirmWaiters
+from .puts.delay_service import DelayService
 from .puts.put_pump import PumpLimits, PutPump
 from .roles.following_roles import Takeover
 from .roles.rocketmq_serving import RocketmqServing
@@ -77,6 +79,7 @@ class Node:
     security: NodeSecurity
     store: MessageStore
     terms: Terms
+    delays: DelayService
     membership: ClusterMembership
     waiters: ConfirmWaiters
     pump: PutPump
@@ -141,6 +144,9 @@ class Node:
             store_host=endpoints.store_host,
         )
         self.terms = Terms(self.store, part, self._clock, self.brokers, config.put, self._end_by)
+        self.delays = DelayService(self.store, DelayDesk(self.store))
+        self.terms.services = (self.delays,)
+        self._undo.callback(self.delays.close)
         self.membership = ClusterMembership(config, self.terms, self._undo)
         await self.membership.prepare()
 
@@ -226,6 +232,7 @@ class Node:
             turns,
             members,
             require_master=lambda: self.role.require_master("compare positions with"),
+            recall=self._recall,
         )
         self.data = DataServer(
             data_methods(broker, self._door),
@@ -258,6 +265,10 @@ class Node:
         )
         self._undo.push_async_callback(self._stop_serving)
         await self.server.start(self.endpoints.listen)
+
+    async def _recall(self, request: broker_pb2.RecallRequest) -> broker_pb2.RecallResponse:
+        timeout_s = self.config.put.timeout_ms / 1000
+        return await self.delays.recall(request, self.waiters, self.role.epoch(), timeout_s)
 
     async def _stop_serving(self) -> None:
         await asyncio.gather(self.server.stop(STOP_GRACE_S), self.data.stop(STOP_GRACE_S))

@@ -13,6 +13,7 @@ from typing import Annotated, get_type_hints
 
 from annotated_types import Ge, Gt, Le
 
+from tandemlog.format.delay.timing import DEFAULT_MAX_DELAY_MS
 from tandemlog.format.files.queue_unit import UNIT_SIZE
 
 LOG_FILE_SIZES = range(4096, 1 << 31)
@@ -163,6 +164,11 @@ class StoreConfig:
     """Number of consumer groups at which no more can be created."""
     max_offset_rows: Annotated[int, Gt(0)] = 1_000_000
     """Number of consumer offsets (one for each group and queue) at which no more can be added."""
+    max_delay_ms: Annotated[int, Gt(0)] = DEFAULT_MAX_DELAY_MS
+    """How long a message may be delayed, as RocketMQ's timerMaxDelaySec (3 days); 40 days and more
+    are possible."""
+    max_delayed: Annotated[int, Gt(0)] = 2_000_000
+    """How many messages may wait for their time; each takes about 60 bytes of memory."""
     set_aside_kept: Annotated[int, Ge(0)] = 2
     """How many logs that were set aside (resync-*) a slave keeps once it is in sync again."""
     set_aside_hours: Annotated[float, Ge(0)] = 168

@@ -79,6 +79,7 @@ class MessageStore:
         self.queue_table = parts.queue_table
         self.index = parts.index
         self.producers = parts.producers
+        self.delays = parts.delays
         self.topics = parts.topics
         self.groups = parts.groups
         self.consumer_offsets = parts.consumer_offsets

@@ -13,6 +13,7 @@ from .disk.file_system import FileSystem
 from .dispatch.mending_source import MendingSource, RecordWitness
 from .dispatch.reput import Dispatchers, ReputService
 from .errors import StoreError
+from .folds.delay_fold import DelayFold
 from .folds.fold_file import FoldFile
 from .folds.service_fold import ServiceFold
 from .index.index_service import IndexService
@@ -107,7 +108,8 @@ class StoreParts:
         self.fold_files = (self.producer_file, *service_files)
 
     def _service_folds(self) -> tuple[ServiceFold, ...]:
-        return ()
+        self.delays = DelayFold()
+        return (self.delays,)
 
     def _load_tables(self) -> None:
         config, paths, files = self.config, self.paths, self.files

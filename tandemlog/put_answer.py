@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import tandemlog.put_answer_columns as put_answer_columns
 
-    from .produce.delays import Delayed
+    from .delayed import Delayed
 else:
     put_answer_columns = lazy(f"{__package__}.put_answer_columns")
 

@@ -9,12 +9,13 @@ class NotKnownError(Exception):
 
 class DeniedError(Exception):
     """The caller is known, and lacks the right `right`; for the name at `index` of those that were
-    asked for, if it is about one."""
+    asked for, or for what the record at `record` is for, if it is about one."""
 
     def __init__(self, right: Right, message: str) -> None:
         super().__init__(message)
         self.right = right
         self.index = -1
+        self.record = -1
 
 
 class OverLimitError(Exception):

@@ -36,6 +36,7 @@ from ..error_status import RequestRefusedError, error_of, is_of_the_store, not_s
 from ..roles.role import CurrentRole
 from .ack_stats import AckStats
 from .confirm_waiters import ConfirmWaiters
+from .put_rights import require_writes
 from .put_stream import AnswerBytes, PendingPut, PutStream
 from .put_wire import (
     MOST_FIELDS,
@@ -153,7 +154,7 @@ class PutPump:
         try:
             if problem is not None:
                 raise problem
-            stream.caller.require_writes(request.topics)
+            require_writes(stream.caller, request)
             if self._stopping:
                 raise RequestRefusedError(common_pb2.SHUTTING_DOWN, "the node is stopping")
             self._check_pending(byte_size)

@@ -200,7 +200,7 @@ def batch_of(request: PutRequest) -> RecordBatch:
 def denied_record(request: PutRequest, denial: DeniedError) -> RequestRefusedError:
     """The refusal of a put for a topic that its caller may not write. It names the first record of
     that topic, so that a client can send the others without it."""
-    index = -1
+    index = denial.record
     try:
         batch = batch_of(request)
     except RequestRefusedError:
@@ -208,7 +208,7 @@ def denied_record(request: PutRequest, denial: DeniedError) -> RequestRefusedErr
     else:
         entries = np.flatnonzero(batch.queue_topics == denial.index)
         records = np.flatnonzero(np.isin(batch.queue_indexes, entries))
-        index = int(records[0]) if len(records) else -1
+        index = int(records[0]) if len(records) else index
     return RequestRefusedError(
         common_pb2.PERMISSION_DENIED, str(denial), field=denial.right.value, record_index=index
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.ha.master.replication_master import ReplicationMaster
@@ -10,6 +11,19 @@ from tandemlog_server.storage.message_store import MessageStore
 
 from ..error_status import RequestRefusedError, not_sure
 from .role import NodeRole
+
+
+class TermService(Protocol):
+    """What a node does by itself while it is the master: appends what its folds say is due."""
+
+    def begin(self, role: "MasterRole") -> None:
+        """The node is the master, in this role. In the loop."""
+        ...
+
+    async def end(self) -> None:
+        """It is no longer: nothing more is appended after the return."""
+        ...
+
 
 ADMISSION_STEP_S = 0.05
 ROUND_S = 2.0

@@ -38,7 +38,7 @@ from tandemlog_server.storage.message_store import MessageStore
 
 from ..process.tasks import stopped, to_its_end, watched
 from ..settings.sections import PutSection
-from .master_role import MasterRole
+from .master_role import MasterRole, TermService
 from .relay_role import RelayRole
 from .rocketmq_serving import RocketmqServing
 from .role import CurrentRole
@@ -51,8 +51,8 @@ class Terms(CurrentRole):
     """See the module. Lives in one event loop; the services ask `role`. `running` is the master or
     slave that has begun and not ended, `last_state` what the one before it remembered of the
     cluster; `rows` gives the known nodes where there is no master, `puts_under_way` how many puts
-    were accepted and are not appended yet. `fatal` hears of problems that only an operator can
-    mend."""
+    were accepted and are not appended yet; `services` work while this node is the master. `fatal`
+    hears of problems that only an operator can mend."""
 
     def __init__(
         self,
@@ -70,6 +70,7 @@ class Terms(CurrentRole):
         self.fatal = fatal
         self.rows = self._own_row
         self.puts_under_way: Callable[[], int] = lambda: 0
+        self.services: Sequence[TermService] = ()
         self.running: ReplicationMaster | ReplicationSlave | None = None
         self.last_state: HaState | None = None
         self.servicer = ReplicationService(self._replicate)
@@ -116,15 +117,16 @@ class Terms(CurrentRole):
             on_return=on_return,
         )
         await self._begin(master)
-        self.set(
-            MasterRole(
-                self.store,
-                master,
-                max_unconfirmed_bytes=self._puts.max_unconfirmed_bytes,
-                timeout_ms=self._puts.timeout_ms,
-                lease_fault=lease_fault,
-            )
+        role = MasterRole(
+            self.store,
+            master,
+            max_unconfirmed_bytes=self._puts.max_unconfirmed_bytes,
+            timeout_ms=self._puts.timeout_ms,
+            lease_fault=lease_fault,
         )
+        self.set(role)
+        for service in self.services:
+            service.begin(role)
         self.brokers.begin(master)
 
     async def relay(self, follower: BrokerFollower) -> None:
@@ -193,6 +195,8 @@ class Terms(CurrentRole):
         self._unlisten()
         await self.brokers.end()
         if (master := self.master) is not None:
+            for service in self.services:
+                await service.end()
             await asyncio.to_thread(end_term, self.store)
             await master.close()
         if self._following is not None:

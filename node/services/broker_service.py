@@ -23,7 +23,7 @@ where queues end only when everything below the beginning of its term is confirm
 # ruff: noqa: N802
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -75,10 +75,12 @@ class BrokerService:
         members: GroupService,
         *,
         require_master: Callable[[], None],
+        recall: Callable[[broker_pb2.RecallRequest], Awaitable[broker_pb2.RecallResponse]],
     ) -> None:
         self._store = store
         self._dispatch = DispatchWait(store)
         self._require_master = require_master
+        self._recall = recall
         self._members = members
         self._pump = pump
         self._pulls = pulls
@@ -313,6 +315,11 @@ class BrokerService:
             last_sequence=state.last_sequence,
             last_timestamp=state.timestamp,
         )
+
+    async def Recall(
+        self, request: broker_pb2.RecallRequest, context: Any
+    ) -> broker_pb2.RecallResponse:
+        return await self._recall(request)
 
     def segment_bytes(
         self, request: broker_pb2.FetchSegmentRangeRequest, caller: Caller

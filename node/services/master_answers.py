@@ -67,6 +67,8 @@ SPEAKS: Mapping[str, Speaks] = {
     f"{BROKER}/GroupHeartbeat": GROUPS,
     f"{BROKER}/DescribeGroup": GROUPS,
     f"{BROKER}/DescribeProducer": READ,
+    # done once the in-sync set has it; a deposed master never hears that
+    f"{BROKER}/Recall": CHANGE,
     f"{ADMIN}/DescribeCluster": NODE,
     f"{ADMIN}/CreateTopic": CHANGE,
     f"{ADMIN}/DeleteTopic": CHANGE,

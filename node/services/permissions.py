@@ -130,6 +130,9 @@ RULES: Mapping[str, Rule] = {
         "read of each topic",
         lambda caller, request: caller.require(Right.READ, _topics_of(request.positions)),
     ),
+    f"{BROKER}/Recall": Rule(
+        "write of the topic", lambda caller, request: caller.require(Right.WRITE, (request.topic,))
+    ),
     f"{BROKER}/DescribeProducer": Rule("write of some topic", _writes_something),
     f"{ADMIN}/DescribeCluster": ANY,
     f"{ADMIN}/CreateTopic": ADMINISTRATOR,

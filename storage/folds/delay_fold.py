@@ -9,6 +9,9 @@ A waiting record waits until a later one names it, whoever wrote that: so a node
 master knows what has come, and delivers nothing twice. What a broker of RocketMQ writes names
 nothing: its recall has the key of the message, and a message that it delivers keeps REAL_TOPIC and
 its key. Both end what waits with that key.
+
+A record of SERVICE_TOPIC with the tag of this service says that the clock of the store times was
+set (clock_step.py): messages that wait for a delay, and not for a time, are shifted with it.
 """
 
 from collections import deque
@@ -25,17 +28,19 @@ from tandemlog.format.constants import (
     DELAY,
     REAL_TOPIC,
     SCHEDULE_TOPIC,
+    SERVICE_TOPIC,
     TIMER_OUT_MS,
     TIMER_TOPIC,
     UNIQ_KEY,
 )
+from tandemlog.format.delay.clock_step import step_of
 from tandemlog.format.delay.framing import FIRST_RECORD
 from tandemlog.format.delay.waiting_columns import RECALLS, WAITS, hash_keys, waiting_columns
 
-from ..dispatch.dispatch_batch import DispatchBatch
+from .dispatch_batch import DispatchBatch
 from .fold import ANYWHERE
 from .service_fold import ServiceFold
-from .waiting_rows import WaitingRows
+from .waiting_rows import NewRows, WaitingRows
 
 RECALLS_KEPT: Final = 4096
 _DELAYED: Final = f"{REAL_TOPIC}\x01".encode()
@@ -56,20 +61,38 @@ class DelayFold(ServiceFold):
     # ---- a ServiceFold
 
     def _take(self, batch: DispatchBatch, first: int) -> list[str]:
+        known = len(self.rows)
+        steps = self._steps(batch, first)
+        begin = first
+        for row, step_ms in steps:
+            # what stands behind the step counts from the clock as it is now
+            self._take_rows(batch, begin, row)
+            self.rows.shift(step_ms)
+            begin = row
+        self._take_rows(batch, begin, batch.columns.count)
+        self.changes += bool(known or len(self.rows))
+        return []
+
+    def _steps(self, batch: DispatchBatch, first: int) -> list[tuple[int, int]]:
+        """The rows that say that the clock was set, and by how many ms."""
+        rows = batch.rows_of(SERVICE_TOPIC)
+        steps = ((row, step_of(bytes(batch.record(row)))) for row in rows[rows >= first].tolist())
+        return [(row, step_ms) for row, step_ms in steps if step_ms]
+
+    def _take_rows(self, batch: DispatchBatch, first: int, end: int) -> None:
+        """Apply rows `first` to `end` - 1."""
         delays = np.concatenate((batch.rows_of(SCHEDULE_TOPIC), batch.rows_of(TIMER_TOPIC)))
-        delays = np.sort(delays[delays >= first])
+        delays = np.sort(delays[(delays >= first) & (delays < end)])
         recalls = self._take_delays(batch, delays) if len(delays) else _NO_ROWS
         if not len(self.rows):
-            return []
-        columns = batch.columns
-        naming = batch.naming[batch.naming.searchsorted(first) :]
+            return
+        naming = batch.naming[(batch.naming >= first) & (batch.naming < end)]
         if len(naming):
-            named = _named(columns.prepared_transaction_offset[naming])
+            named = _named(batch.columns.prepared_transaction_offset[naming])
             called_back = named[np.isin(naming, recalls)]
             ended = self.rows.end(named)
             self.recalled.extend(np.intersect1d(ended, called_back).tolist())
-        self._take_broker(batch, first, recalls)
-        return []
+        self._take_broker(batch, range(first, end), recalls)
 
     def _take_delays(self, batch: DispatchBatch, rows: _Rows) -> _Rows:
         """Records of the two topics; returns the rows of those that call back."""
@@ -84,10 +107,12 @@ class DelayFold(ServiceFold):
             columns.store_timestamp[rows],
         )
         mine = found.kind == WAITS
-        self.rows.append(offsets[mine], found.due_ms[mine], found.key_hash[mine])
-        return rows[found.kind == RECALLS]
+        new = NewRows(offsets, found.due_ms, found.key_hash, columns.size[rows], found.counted)
+        self.rows.append(new.taken(mine))
+        recalls: _Rows = rows[found.kind == RECALLS]
+        return recalls
 
-    def _take_broker(self, batch: DispatchBatch, first: int, recalls: _Rows) -> None:
+    def _take_broker(self, batch: DispatchBatch, span: range, recalls: _Rows) -> None:
         """What a broker wrote, which names no record."""
         columns = batch.columns
         unnamed = columns.prepared_transaction_offset == 0
@@ -96,7 +121,7 @@ class DelayFold(ServiceFold):
         topics = [SCHEDULE_TOPIC, TIMER_TOPIC]
         numbers = [columns.topics.index(topic) for topic in topics if topic in columns.topics]
         ordinary = unnamed & ~np.isin(columns.topic_index, numbers)
-        ordinary[:first] = False
+        ordinary[: span.start] = ordinary[span.stop :] = False
         rows = np.concatenate((ordinary.nonzero()[0], recalls[unnamed[recalls]]))
         if not len(rows):
             return

@@ -2,7 +2,8 @@
 
     log offset   900   1100   1300   2000  ...     ascending, as the records stand in the log
     due (ms)    5000   1200   9000   1300  ...
-    key hash      ..     ..     ..     ..  ...
+    counted      yes     no    yes    yes  ...     due after a delay, and not at a time
+    key hash, size of the record
     state       WAITS  ENDED  WAITS  TAKEN ...
 
     near    rows that are due within NEAR_MS, by time: what a look at the clock needs
@@ -15,10 +16,12 @@ TAKEN is the word of a master alone: it has appended the record that ends the ro
 not come to it yet. It is no part of the state that the log gives: a snapshot says WAITS for it, and
 a node that stops being the master releases it.
 
-Times are of the clock that the caller goes by; nothing here looks at one. Not thread-safe.
+Times are of the clock that the caller goes by; nothing here looks at one. When that clock is set,
+what counts from its record's store time is shifted with it. Not thread-safe.
 """
 
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +32,56 @@ ENDED: Final = 2
 
 NEAR_MS: Final = 10_000
 _FEWEST: Final = 1024
+_NEVER: Final = -(1 << 62)
 _NO_ROWS: Final = np.empty(0, np.int64)
-_ROW_BYTES: Final = 24
+_ROW_BYTES: Final = 29
 
 Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class NewRows:
+    """n records that begin to wait: log offsets, due times (ms), hashes of keys (i8[n] each), the
+    records' sizes i4[n], and bool[n] which are due after a delay, counted from their store time."""
+
+    offsets: Numbers
+    due_ms: Numbers
+    keys: Numbers
+    sizes: NDArray[np.int32]
+    counted: NDArray[np.bool_]
+
+    @classmethod
+    def empty(cls, count: int) -> Self:
+        """Room for `count` rows."""
+        return cls(
+            np.empty(count, np.int64),
+            np.empty(count, np.int64),
+            np.empty(count, np.int64),
+            np.empty(count, np.int32),
+            np.empty(count, np.bool_),
+        )
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @property
+    def columns(self) -> tuple[NDArray[np.generic], ...]:
+        return (self.offsets, self.due_ms, self.keys, self.sizes, self.counted)
+
+    def taken(self, rows: Numbers | NDArray[np.bool_] | slice) -> "NewRows":
+        """Some of them."""
+        return NewRows(
+            self.offsets[rows],
+            self.due_ms[rows],
+            self.keys[rows],
+            self.sizes[rows],
+            self.counted[rows],
+        )
+
+    def put(self, begin: int, rows: "NewRows") -> None:
+        """Write `rows` over those from `begin` on."""
+        for column, new in zip(self.columns, rows.columns, strict=True):
+            column[begin : begin + len(rows)] = new
 
 
 class WaitingRows:
@@ -45,13 +94,23 @@ class WaitingRows:
         self._forget_near()
 
     def _make(self, capacity: int) -> None:
-        self._offsets = np.empty(capacity, np.int64)
-        self._due = np.empty(capacity, np.int64)
-        self._keys = np.empty(capacity, np.int64)
+        self._rows = NewRows.empty(capacity)
         self._states = np.empty(capacity, np.uint8)
 
+    @property
+    def _offsets(self) -> Numbers:
+        return self._rows.offsets
+
+    @property
+    def _due(self) -> Numbers:
+        return self._rows.due_ms
+
+    @property
+    def _keys(self) -> Numbers:
+        return self._rows.keys
+
     def _forget_near(self) -> None:
-        self._near_end = -1
+        self._near_end = _NEVER
         self._near = _NO_ROWS
         self._near_due = _NO_ROWS
         self._near_begin = 0
@@ -72,38 +131,36 @@ class WaitingRows:
     @property
     def byte_size(self) -> int:
         """Of the arrays."""
-        columns = (self._offsets, self._due, self._keys, self._states, self._near, self._near_due)
+        columns = (*self._rows.columns, self._states, self._near, self._near_due)
         return sum(each.nbytes for each in columns)
 
     # ---- the log
 
-    def append(self, offsets: Numbers, due_ms: Numbers, keys: Numbers) -> None:
-        """Records at log `offsets`, ascending and behind all others, wait until `due_ms`; `keys`
-        are hashes of theirs."""
-        count = len(offsets)
+    def append(self, rows: NewRows) -> None:
+        """Records, ascending by log offset and behind all others, wait until they are due."""
+        count = len(rows)
         if not count:
             return
-        if self._used + count > len(self._offsets):
-            self._grow(count)
-        rows = slice(self._used, self._used + count)
-        self._offsets[rows], self._due[rows], self._keys[rows] = offsets, due_ms, keys
-        self._states[rows] = WAITS
-        near = (due_ms < self._near_end).nonzero()[0]
+        if self._used + count > len(self._rows):
+            self._make_anew(np.arange(self._used), count)
+        self._rows.put(self._used, rows)
+        self._states[self._used : self._used + count] = WAITS
+        near = (rows.due_ms < self._near_end).nonzero()[0]
         if len(near):
             self._arrived.append(near + self._used)
         self._used += count
 
-    def _grow(self, more: int) -> None:
-        used, columns = self._used, (self._offsets, self._due, self._keys, self._states)
-        self._make(max(2 * len(self._offsets), used + more))
-        new = (self._offsets, self._due, self._keys, self._states)
-        for column, old in zip(new, columns, strict=True):
-            column[:used] = old[:used]
+    def _make_anew(self, kept: Numbers, more: int) -> None:
+        """Arrays with the rows `kept` and room for `more`, and for as many again."""
+        rows, states = self._rows.taken(kept), self._states[kept]
+        self._make(max(_FEWEST, 2 * (len(kept) + more)))
+        self._rows.put(0, rows)
+        self._states[: len(kept)] = states
 
     def end(self, offsets: Numbers) -> Numbers:
         """A later record names those at `offsets`. Returns those among them that had not ended, in
         their order; the others say nothing here."""
-        rows = self._rows(offsets)
+        rows = self._places(offsets)
         return self._end_rows(rows[rows >= 0])
 
     def end_keys(self, keys: Numbers) -> Numbers:
@@ -130,13 +187,15 @@ class WaitingRows:
 
     def _compact(self) -> None:
         alive = (self._states[: self._used] != ENDED).nonzero()[0]
-        columns = (self._offsets, self._due, self._keys, self._states)
-        kept = [each[alive] for each in columns]
-        self._make(max(_FEWEST, 2 * len(alive)))
-        new = (self._offsets, self._due, self._keys, self._states)
-        for column, rest in zip(new, kept, strict=True):
-            column[: len(alive)] = rest
+        self._make_anew(alive, 0)
         self._used, self._ended = len(alive), 0
+        self._forget_near()
+
+    def shift(self, step_ms: int) -> None:
+        """The clock of the store times was set by `step_ms`: what counts from one is due when it
+        would have been without that."""
+        mine = self._rows.counted[: self._used]
+        self._due[: self._used][mine] += step_ms
         self._forget_near()
 
     def clear(self) -> None:
@@ -147,18 +206,18 @@ class WaitingRows:
 
     def waits(self, offsets: Numbers) -> NDArray[np.bool_]:
         """Which of the records at `offsets` wait, and are not taken."""
-        rows = self._rows(offsets)
+        rows = self._places(offsets)
         found: NDArray[np.bool_] = rows >= 0
         found[found] = self._states[rows[found]] == WAITS
         return found
 
     def take(self, offsets: Numbers) -> None:
         """Of records that wait: the record that ends them is appended, or is about to be."""
-        self._states[self._rows(offsets)] = TAKEN
+        self._states[self._places(offsets)] = TAKEN
 
     def release(self, offsets: Numbers) -> None:
         """Taken records wait again: what was to end them was not appended."""
-        rows = self._rows(offsets)
+        rows = self._places(offsets)
         rows = rows[rows >= 0]
         self._states[rows[self._states[rows] == TAKEN]] = WAITS
         self._near_begin = 0
@@ -170,9 +229,9 @@ class WaitingRows:
 
     # ---- looking
 
-    def due(self, now_ms: int, limit: int) -> tuple[Numbers, Numbers]:
-        """Log offsets and due times of the first `limit` records that wait and are due, by time
-        and then in log order."""
+    def due(self, now_ms: int, limit: int) -> NewRows:
+        """The first records, at most `limit`, that wait and are due, by time and then in log
+        order."""
         self._look(now_ms)
         end = int(self._near_due.searchsorted(now_ms, side="right"))
         while self._near_begin < end:
@@ -180,9 +239,9 @@ class WaitingRows:
             piece = self._near[self._near_begin : min(self._near_begin + 2 * limit, end)]
             mine = piece[self._states[piece] == WAITS][:limit]
             if len(mine):
-                return self._offsets[mine], self._due[mine]
+                return self._rows.taken(mine)
             self._near_begin += len(piece)
-        return _NO_ROWS, _NO_ROWS
+        return self._rows.taken(_NO_ROWS)
 
     def next_due_ms(self, now_ms: int) -> int | None:
         """When to look again: no record that waits is due before. None if none waits."""
@@ -193,12 +252,12 @@ class WaitingRows:
             return int(self._near_due[self._near_begin + int(waiting.argmax())])
         return self._near_end if len(self) else None
 
-    def find(self, log_offset: int) -> tuple[int, int, int] | None:
-        """Due time, key hash and state of the record at a log offset; None if none is known."""
-        row = int(self._rows(np.array([log_offset]))[0])
+    def find(self, log_offset: int) -> NewRows | None:
+        """The one row of the record at a log offset, taken or not; None if none is known."""
+        row = int(self._places(np.array([log_offset]))[0])
         if row < 0 or self._states[row] == ENDED:
             return None
-        return int(self._due[row]), int(self._keys[row]), int(self._states[row])
+        return self._rows.taken(np.array([row]))
 
     def with_key(self, key_hash: int) -> Numbers:
         """Log offsets of the records that wait and have this key hash, ascending."""
@@ -206,9 +265,9 @@ class WaitingRows:
         found: Numbers = self._offsets[: self._used][mine]
         return found
 
-    def page(self, after: tuple[int, int], limit: int) -> tuple[Numbers, Numbers]:
-        """Log offsets and due times of the first `limit` records behind (due time, log offset)
-        `after`, by time and then in log order."""
+    def page(self, after: tuple[int, int], limit: int) -> NewRows:
+        """The first `limit` records behind (due time, log offset) `after`, by time and then in log
+        order."""
         due, offsets = self._due[: self._used], self._offsets[: self._used]
         mine = (self._states[: self._used] != ENDED) & (due >= after[0])
         rows = mine.nonzero()[0]
@@ -218,20 +277,20 @@ class WaitingRows:
             last = np.partition(due[rows], limit - 1)[limit - 1]
             rows = rows[due[rows] <= last]
         rows = rows[np.argsort(due[rows], kind="stable")][:limit]
-        return offsets[rows], due[rows]
+        return self._rows.taken(rows)
 
-    def below(self, log_offset: int, limit: int) -> tuple[Numbers, Numbers]:
-        """Log offsets and due times of the first `limit` records that wait below a log offset."""
+    def below(self, log_offset: int, limit: int) -> NewRows:
+        """The first `limit` records that wait below a log offset, in log order."""
         end = int(self._offsets[: self._used].searchsorted(log_offset))
         rows = (self._states[:end] == WAITS).nonzero()[0][:limit]
-        return self._offsets[rows], self._due[rows]
+        return self._rows.taken(rows)
 
     def counts_by(self, bounds_ms: Numbers) -> Numbers:
         """How many records that have not ended are due at or before each bound, ascending."""
         alive = self._due[: self._used][self._states[: self._used] != ENDED]
         return np.sort(alive).searchsorted(bounds_ms, side="right").astype(np.int64)
 
-    def _rows(self, offsets: Numbers) -> Numbers:
+    def _places(self, offsets: Numbers) -> Numbers:
         """The row of each, -1 where none is known."""
         known = self._offsets[: self._used]
         if not len(known):
@@ -262,18 +321,23 @@ class WaitingRows:
     # ---- snapshots
 
     def encode(self) -> list[bytes]:
-        """The rows that have not ended: log offsets, due times, key hashes, each a column of
-        little-endian i8."""
-        alive = self._states[: self._used] != ENDED
-        columns = (self._offsets, self._due, self._keys)
-        return [each[: self._used][alive].astype("<i8", copy=False).tobytes() for each in columns]
+        """The rows that have not ended, as columns: log offsets, due times, key hashes (i8), sizes
+        (i4), counted (one byte), all little-endian."""
+        alive = (self._states[: self._used] != ENDED).nonzero()[0]
+        return [
+            each.astype(each.dtype.newbyteorder("<"), copy=False).tobytes()
+            for each in self._rows.taken(alive).columns
+        ]
 
     def decode(self, data: bytes) -> None:
         """Become what `encode` gave. Raises ValueError, and changes nothing then."""
         if len(data) % _ROW_BYTES:
             raise ValueError(f"{len(data)} bytes are no whole number of rows")
-        offsets, due, keys = np.frombuffer(data, "<i8").reshape(3, -1).astype(np.int64)
-        if (np.diff(offsets) <= 0).any():
+        count = len(data) // _ROW_BYTES
+        wide = np.frombuffer(data, "<i8", 3 * count).reshape(3, count).astype(np.int64)
+        sizes = np.frombuffer(data, "<i4", count, 24 * count).astype(np.int32)
+        counted = np.frombuffer(data, np.uint8, count, 28 * count) != 0
+        if (np.diff(wide[0]) <= 0).any():
             raise ValueError("log offsets do not ascend")
         self.clear()
-        self.append(offsets, due, keys)
+        self.append(NewRows(wide[0], wide[1], wide[2], sizes, counted))

@@ -32,7 +32,13 @@ from tandemlog.format.arrays.ragged import (
 from tandemlog.format.columns.crcs import first_bad_crc
 from tandemlog.format.columns.faults import first_hole
 from tandemlog.format.columns.headers import HeaderColumns, gather_headers
-from tandemlog.format.constants import CRC_PROPERTY_SIZE, MAX_TABLE, MIN_RECORD_SIZE, NAME_END
+from tandemlog.format.constants import (
+    CRC_PROPERTY_SIZE,
+    DELAY_TOPICS,
+    MAX_TABLE,
+    MIN_RECORD_SIZE,
+    NAME_END,
+)
 from tandemlog.format.errors import FormatError
 from tandemlog.format.record.batch import RecordBatch
 from tandemlog.format.record.producer_mark import MARK_NAME, mark_in
@@ -205,6 +211,8 @@ def _first_bad_record(
     if expected_host or not none_true(headers.sys_flag):
         unserved = 0 if limits.services else TRANSACTION_MASK
         good &= (headers.sys_flag & (STORE_HOST_IPV6 | INNER_BATCH | unserved)) == expected_host
+    if not limits.services and not none_true(headers.fixed["prepared_transaction_offset"]):
+        good &= headers.prepared_transaction_offset == 0
     last_bytes = data[headers.positions + headers.sizes - 1]
     if not all_true(last_bytes):
         good &= (last_bytes != 0) | (headers.properties_length == 0)
@@ -215,7 +223,8 @@ def _first_bad_record(
     if not all_true(good):
         bad = int(good.argmin())
         checked = headers.head(bad)
-    named = _first_named(data, checked, services=limits.services)
+    waiting = _in_delay_topics(batch, entries[: checked.count])
+    named = _first_named(data, checked, waiting, services=limits.services)
     for found in (*named, first_hole(data, checked)):
         if 0 <= found < checked.count:
             bad, checked = found, checked.head(found)
@@ -239,8 +248,21 @@ def _have_property_crc(data: NDArray[np.uint8], headers: HeaderColumns) -> NDArr
     return named & (headers.properties_length >= CRC_PROPERTY_SIZE)
 
 
+def _in_delay_topics(batch: RecordBatch, entries: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+    """Which records go to a topic in which messages wait; None for none."""
+    if DELAY_TOPICS.isdisjoint(batch.topics):
+        return None
+    waiting = np.array([topic in DELAY_TOPICS for topic in batch.topics])
+    mine: NDArray[np.bool_] = waiting[batch.queue_topics.astype(np.int64)][entries]
+    return mine
+
+
 def _first_named(
-    data: NDArray[np.uint8], headers: HeaderColumns, *, services: bool
+    data: NDArray[np.uint8],
+    headers: HeaderColumns,
+    waiting: NDArray[np.bool_] | None,
+    *,
+    services: bool,
 ) -> tuple[int, int, int]:
     """Indexes of the first record with numbers of light queues among its properties, of the first
     with a producer's mark where none is allowed, and of the first that asks for a service that is
@@ -254,7 +276,8 @@ def _first_named(
         marked = -1
     except FormatError:
         marked = 0
-    unserved = -1 if services or unserved_property(first) is None else 0
+    first_waits = waiting is not None and bool(waiting[0])
+    unserved = -1 if services or unserved_property(first, waiting=first_waits) is None else 0
     if LIGHT_NUMBERS not in first and not _may_name(data, headers, services=services):
         return -1, marked, unserved
     flat, offsets = compact(data, headers.properties_start, headers.properties_length)
@@ -263,13 +286,16 @@ def _first_named(
     if marked < 0:
         marked = _row_of(text, offsets, MARK_NAME, int(offsets[1]))
     if unserved < 0 and not services and may_name_unserved(text):
-        unserved = _first_unserved(text, offsets)
+        unserved = _first_unserved(text, offsets, waiting)
     return light, marked, unserved
 
 
-def _first_unserved(text: bytes, offsets: NDArray[np.int64]) -> int:
+def _first_unserved(
+    text: bytes, offsets: NDArray[np.int64], waiting: NDArray[np.bool_] | None
+) -> int:
+    waits = [False] * (len(offsets) - 1) if waiting is None else waiting.tolist()
     for row, (begin, end) in enumerate(pairwise(offsets.tolist())):
-        if unserved_property(text[begin:end]) is not None:
+        if unserved_property(text[begin:end], waiting=waits[row]) is not None:
             return row
     return -1
 

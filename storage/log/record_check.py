@@ -14,6 +14,7 @@ from tandemlog.format.constants import (
     CRC_MASK,
     CRC_PROPERTY_SIZE,
     DELAY,
+    DELAY_TOPICS,
     FIXED_SIZE,
     IPV6_EXTRA,
     MAGIC_V1,
@@ -23,6 +24,8 @@ from tandemlog.format.constants import (
     NAME_END,
     PAGE,
     PRODUCER_MARK,
+    TIMER_DEL_UNIQKEY,
+    TIMER_OUT_MS,
     TIMERS,
     TRANSACTION_PREPARED,
 )
@@ -46,9 +49,15 @@ CRC_NAME: Final = CRC32.encode() + bytes([NAME_END])
 """How a property CRC begins, CRC_PROPERTY_SIZE bytes before the end of a record."""
 
 UNSERVED: Final = frozenset(
-    (DELAY.encode(), TRANSACTION_PREPARED.encode(), *(name.encode() for name in TIMERS))
+    name.encode() for name in (DELAY, TRANSACTION_PREPARED, TIMER_OUT_MS, *TIMERS)
 )
-"""Properties with which a broker delays a message, or keeps it back until its transaction ends."""
+"""Properties with which a broker delays a message, or keeps it back until its transaction ends.
+A record has those of a delay only in a topic in which messages wait."""
+UNSERVED_WAITING: Final = frozenset((TIMER_DEL_UNIQKEY.encode(), TRANSACTION_PREPARED.encode()))
+"""The same in such a topic: what a node writes by itself."""
+WAITING: Final = frozenset(topic.encode() for topic in DELAY_TOPICS)
+_NAMED_SIZE: Final = 8
+_NAMED_BEFORE_BODY: Final = 12
 
 _HEAD: Final = Struct(">iIiiiqqi")
 _I32: Final = Struct(">i")
@@ -109,7 +118,14 @@ def check_record(
     if stored_queue != queue_id:
         raise bad_record("queue_id", f"{stored_queue}, its table entry says {queue_id}", index)
     properties_start = _check_topic(view, body_end, magic == MAGIC_V2, end, topic, index)
-    _check_properties(view, properties_start, end, limits, index)
+    named = body_start - _NAMED_BEFORE_BODY
+    if not limits.services and any(view[named : named + _NAMED_SIZE]):
+        raise bad_record(
+            "prepared_transaction_offset",
+            "it must be 0: only the node says which record a message follows from",
+            index,
+        )
+    _check_properties(view, properties_start, end, limits, index, waiting=topic in WAITING)
     if body_length and crc32(view[body_start:body_end]) & CRC_MASK != body_crc:
         raise bad_record("body_crc", "the body does not have the CRC that the record says", index)
     return sys_flag
@@ -142,17 +158,19 @@ def _check_sys_flag(sys_flag: int, limits: RecordLimits, index: int) -> None:
 def may_name_unserved(text: bytes) -> bool:
     """Whether a search for UNSERVED is needed in these properties: looking first for a letter that
     few other texts have takes a tenth of the time."""
-    return (b"M" in text and (b"TIMER_D" in text or b"TRAN_MSG" in text)) or (
+    return (b"M" in text and (b"TIMER_" in text or b"TRAN_MSG" in text)) or (
         b"L" in text and b"DELAY\x01" in text
     )
 
 
-def unserved_property(properties: bytes) -> str | None:
-    """The first property of a record that asks for a service that is off; None if none does."""
+def unserved_property(properties: bytes, *, waiting: bool = False) -> str | None:
+    """The first property of a record that asks for a service that is off; None if none does.
+    `waiting`: the record goes to a topic in which messages wait."""
     if not may_name_unserved(properties):
         return None
+    unserved = UNSERVED_WAITING if waiting else UNSERVED
     names = (segment.partition(b"\x01")[0] for segment in properties.split(b"\x02"))
-    return next((name.decode() for name in names if name in UNSERVED), None)
+    return next((name.decode() for name in names if name in unserved), None)
 
 
 def _check_topic(
@@ -174,7 +192,7 @@ def _check_topic(
 
 
 def _check_properties(
-    view: memoryview, start: int, end: int, limits: RecordLimits, index: int
+    view: memoryview, start: int, end: int, limits: RecordLimits, index: int, *, waiting: bool
 ) -> None:
     length = end - start
     if length > MAX_PROPERTIES:
@@ -194,12 +212,12 @@ def _check_properties(
         raise bad_record(
             "properties", f"{MULTI_QUEUE_OFFSET} is written by brokers only: leave it out", index
         )
-    unserved = None if limits.services else unserved_property(properties)
+    unserved = None if limits.services else unserved_property(properties, waiting=waiting)
     if unserved is not None:
         raise bad_record(
             "properties",
-            f"{unserved} asks for a delay or a transaction, which this node does not serve: leave "
-            "it out",
+            f"{unserved} asks for a delay or a transaction, which a client asks for in another way "
+            "(send with delay=, or deliver_at=): leave it out",
             index,
         )
     if length >= PAGE and b"\0" in properties:

@@ -6,6 +6,7 @@ or known from before is one append, and a slave appends without puts.
 
     check the bytes ──▶ resolve the queues ──▶ sent before? ──▶ append ──▶ remember the request
     batch_check.py      targets.py             producer_table.py           producer_table.py
+                        delay_check.py: of messages that come later
 
 Of a request of which a part was stored before, retried_requests.py cuts what is missing.
 
@@ -19,6 +20,7 @@ from dataclasses import dataclass, replace
 from tandemlog.format.record.batch import AppendSegment, RecordBatch
 
 from ..clock import MAX_AHEAD_MS, duration
+from ..delays.delay_check import DelayCheck
 from ..log.commit_log import CommitLog
 from ..producers.producer_requests import Duplicate, Resume
 from ..producers.producer_table import ProducerTable
@@ -44,8 +46,14 @@ class PutPath:
     """The one that appends to a master's log."""
 
     def __init__(
-        self, log: CommitLog, table: QueueTable, producers: ProducerTable, targets: PutTargets
+        self,
+        log: CommitLog,
+        table: QueueTable,
+        producers: ProducerTable,
+        targets: PutTargets,
+        delays: DelayCheck | None = None,
     ) -> None:
+        self._delays = delays
         self._log = log
         self._next_queue_offsets = table.next_queue_offsets
         self._producers = producers
@@ -68,13 +76,19 @@ class PutPath:
         checked = self._log.check(batch)
         dense = self._targets.resolve(batch)
         time = self._time(now_ms)
+        waiting = 0
+        if self._delays is not None and self._delays.concerns(batch):
+            waiting = self._delays.check(batch, time)
         mark = mark_of(batch)
         if mark is None:
+            self._check_room(waiting)
             segments = self._log.append(checked, dense, self._next_queue_offsets, time)
+            self._note_waiting(waiting)
             return PutResult(segments, self._log.wrote.value, time)
         outcome = self._producers.check(mark, batch.count, holder)
         if isinstance(outcome, Duplicate):
             return self._stored_before(batch, outcome, duplicate=True)
+        self._check_room(waiting)
         rest = batch
         if isinstance(outcome, Resume):
             rest, mark = rest_of(batch, outcome.have, mark)
@@ -82,11 +96,20 @@ class PutPath:
         with self._producers.appending():
             segments = self._log.append(checked, dense, self._next_queue_offsets, time)
             self._producers.record(mark, extents_of(segments, rest.sizes), time, holder)
+        self._note_waiting(waiting)
         if rest is not batch:
             whole = self._producers.check(replace(mark, index=0), batch.count)
             if isinstance(whole, Duplicate):
                 return self._stored_before(batch, whole, duplicate=False)
         return PutResult(segments, self._log.wrote.value, time)
+
+    def _check_room(self, waiting: int) -> None:
+        if waiting and self._delays is not None:
+            self._delays.check_room(waiting)
+
+    def _note_waiting(self, waiting: int) -> None:
+        if waiting and self._delays is not None:
+            self._delays.appended(self._log.wrote.value, waiting)
 
     def put_own(self, batch: RecordBatch, now_ms: int) -> PutResult:
         """Records of a service of this node, to any topic; sent once, so without a mark. Raises as

@@ -11,8 +11,11 @@ could be delivered and recalled. So `frame` is called with the write lock taken.
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+from tandemlog.format.constants import SCHEDULE_TOPIC, TIMER_TOPIC
+from tandemlog.format.files.queue_unit import DelayLevels
 from tandemlog.format.record.batch import RecordBatch
 
+from ..delays.delay_check import DelayCheck
 from ..errors import BatchRefusedError, StoreBusyError
 from ..store_parts import StoreParts
 from .put_pacing import PutPacing
@@ -34,12 +37,21 @@ class StorePuts:
         self._lock = write_lock
         self._prepare = prepare
         self._pacing = PutPacing(parts.confirmed, parts.reputed, parts.config.max_reput_lag_bytes)
-        self._path = PutPath(
-            parts.log,
+        config, levels = parts.config, DelayLevels(parts.config.delay_levels)
+        targets = PutTargets(
+            parts.topics,
             parts.queue_table,
-            parts.producers,
-            PutTargets(parts.topics, parts.queue_table, parts.config.max_queues),
+            config.max_queues,
+            {TIMER_TOPIC: 1, SCHEDULE_TOPIC: levels.max_level},
         )
+        delays = DelayCheck(
+            parts.delays,
+            levels,
+            targets.message_refusal,
+            max_delay_ms=config.max_delay_ms,
+            max_delayed=config.max_delayed,
+        )
+        self._path = PutPath(parts.log, parts.queue_table, parts.producers, targets, delays)
 
     def put(self, batch: RecordBatch, now_ms: int | None, holder: str, *, paced: bool) -> PutResult:
         """See MessageStore.put; `paced`: dispatch runs, and may be waited for."""

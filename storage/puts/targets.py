@@ -9,6 +9,7 @@ takes nothing.
 """
 
 import threading
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +27,17 @@ from ..queues.queue_table import QueueTable
 class PutTargets:
     """Belongs to the one who appends; a change of topics may come from any thread."""
 
-    def __init__(self, topics: TopicTable, table: QueueTable, max_queues: int = 1 << 22) -> None:
+    def __init__(
+        self,
+        topics: TopicTable,
+        table: QueueTable,
+        max_queues: int = 1 << 22,
+        waiting_queues: Mapping[str, int] | None = None,
+    ) -> None:
+        """`waiting_queues`: how many queues each topic has in which messages wait that come later;
+        these topics are in no table."""
         self._max_queues = max_queues
+        self._waiting_queues = waiting_queues or {}
         self._topics = topics
         self._table = table
         self._allowed: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
@@ -98,6 +108,8 @@ class PutTargets:
         )
 
     def _may_put(self, topic: str, queue_id: int) -> bool:
+        if (waiting := self._waiting_queues.get(topic)) is not None:
+            return 0 <= queue_id < waiting
         config = self._topics.table.get(topic)
         return (
             config is not None
@@ -107,10 +119,22 @@ class PutTargets:
             and not is_system_topic(topic)
         )
 
+    def message_refusal(self, topic: str, queue_id: int) -> BatchRefusedError | None:
+        """Why no message may go to this queue, None if it may: not of a topic in which messages
+        wait."""
+        if topic not in self._waiting_queues and self._may_put(topic, queue_id):
+            return None
+        return self._refusal_of(topic, queue_id, -1)
+
     def _refusal(self, batch: RecordBatch, entry: int) -> BatchRefusedError:
         topic = batch.topics[int(batch.queue_topics[entry])]
         queue_id = int(batch.queue_ids[entry])
         record = int(np.argmax(batch.queue_indexes == entry))
+        if (waiting := self._waiting_queues.get(topic)) is not None:
+            return _unknown_queue(topic, waiting, queue_id, record)
+        return self._refusal_of(topic, queue_id, record)
+
+    def _refusal_of(self, topic: str, queue_id: int, record: int) -> BatchRefusedError:
         fault = client_topic_fault(topic, new=False)
         if fault is not None:
             return BatchRefusedError(
@@ -141,15 +165,18 @@ class PutTargets:
                 record_index=record,
                 of_the_store=True,
             )
-        return BatchRefusedError(
-            "UNKNOWN_QUEUE",
-            "queue_id",
-            f"topic {topic!r} has {counted(config.write_queues, 'queue')}, there is no queue "
-            f"{queue_id}",
-            limit=config.write_queues,
-            actual=queue_id,
-            record_index=record,
-        )
+        return _unknown_queue(topic, config.write_queues, queue_id, record)
+
+
+def _unknown_queue(topic: str, queues: int, queue_id: int, record: int) -> BatchRefusedError:
+    return BatchRefusedError(
+        "UNKNOWN_QUEUE",
+        "queue_id",
+        f"topic {topic!r} has {counted(queues, 'queue')}, there is no queue {queue_id}",
+        limit=queues,
+        actual=queue_id,
+        record_index=record,
+    )
 
 
 def _require_each_once(batch: RecordBatch, dense: NDArray[np.int64]) -> None:

@@ -16,10 +16,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
+from ..delayed import Delayed
 from ..errors import BufferFullError, ClientClosedError, TandemlogError
 from ..format.constants import MAX_TABLE
 from ..v1 import broker_pb2
-from .delays import Delayed
 from .put_batch import OpenBatch, PutBatch, Rows, Sink
 from .routes import SPREAD_BYTES
 

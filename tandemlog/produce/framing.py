@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
+from ..delayed import Delayed, Later
 from ..errors import (
     InvalidMessageError,
     InvalidTopicNameError,
@@ -50,7 +51,6 @@ from ..format.record.sys_flag import (
 )
 from ..lazy import lazy
 from ..message import Message
-from .delays import Delayed, Later
 
 if TYPE_CHECKING:
     from ..format.arrays.byte_column import ByteColumn

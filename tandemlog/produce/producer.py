@@ -18,6 +18,7 @@ from functools import partial
 from typing import Self
 
 from ..cluster.connection_options import secured
+from ..delayed import Later
 from ..errors import BufferFullError, ClientClosedError
 from ..forks import inherited, watch
 from ..format.delay.framing import PLACE_OF_TIMERS
@@ -25,7 +26,7 @@ from ..message import Bodies, Column, Message, Queues, SendManyResult, SendResul
 from ..telemetry.producer_statistics import ProducerStatistics
 from ..tracing import ProducerTracing, sending_many
 from ..transport.security import Security
-from .delays import Later, later_of
+from .delays import later_of
 from .futures import AsyncGroup
 from .producer_core import ProducerCore
 from .producer_options import ProducerOptions

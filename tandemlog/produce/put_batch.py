@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..delayed import Delayed
 from ..errors import TandemlogError
 from ..format.constants import MAX_TABLE, PRODUCER_MARK
 from ..format.delay.framing import PLACE_OF_TIMERS
@@ -26,7 +27,6 @@ from ..format.record.request_checksum import content_checksum, request_checksum
 from ..lazy import HAVE_NUMPY, lazy
 from ..put_answer import PutAnswer
 from ..v1 import broker_pb2
-from .delays import Delayed
 from .framing import with_property
 
 if TYPE_CHECKING:

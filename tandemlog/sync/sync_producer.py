@@ -30,10 +30,10 @@ from ..transport.security import Security
 from .loop_thread import LoopThread
 
 if TYPE_CHECKING:
+    from ..delayed import Later
     from ..format.delay import framing as delay_framing
     from ..produce import delays, futures, producer_core, put_batch, recalls
     from ..produce import send_many as many
-    from ..produce.delays import Later
     from ..produce.framing import Framer
     from ..produce.futures import SendFuture
     from ..produce.routes import Route

@@ -8,7 +8,7 @@ import itertools
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import grpc
 import numpy as np
@@ -348,3 +348,90 @@ class ClusterSuite:
             async with stream:
                 found = [message.body async for message in stream]
         assert found == [b"x", b"y", b"z"]
+
+    # ---- messages that come later
+
+    def test_a_message_comes_later(self, endpoint: str, producer: Producer, topic: str) -> None:
+        sent = producer.send(
+            Message(topic, b"later", keys="k", tags="t", queue_id=1),
+            delay=timedelta(milliseconds=1_200),
+        ).result(60)
+        assert (sent.topic, sent.queue_id, sent.queue_offset) == (topic, 1, -1)
+        assert sent.deliver_at_ms == sent.store_timestamp + 1_200
+        producer.send(Message(topic, b"now", queue_id=1)).result(60)
+        assert bodies(read(endpoint, topic)) == [b"now"]
+        with (
+            Consumer(endpoint) as consumer,
+            consumer.follow(topic, queues=[1], start=EARLIEST) as stream,
+        ):
+            messages = iter(stream)
+            assert next(messages).body == b"now"
+            later = next(messages)
+        assert (later.body, later.keys, later.tags) == (b"later", ["k"], "t")
+        assert 0 <= later.store_timestamp - sent.deliver_at_ms < 5_000
+
+    def test_a_message_comes_at_a_time(self, endpoint: str, topic: str) -> None:
+        with Producer(endpoint, ProducerOptions(linger_ms=0)) as producer:
+            at = datetime.now(UTC) + timedelta(milliseconds=700)
+            sent = producer.send(Message(topic, b"x", queue_id=0), deliver_at=at).result(60)
+            assert sent.deliver_at_ms == -(-at.timestamp() * 1000 // 1)
+            past = producer.send(Message(topic, b"past", queue_id=0), deliver_at=1).result(60)
+        assert past.recall_handle
+        with Consumer(endpoint) as consumer, consumer.follow(topic, start=EARLIEST) as stream:
+            messages = iter(stream)
+            assert [next(messages).body, next(messages).body] == [b"past", b"x"]
+
+    def test_a_message_is_called_back(self, endpoint: str, producer: Producer, topic: str) -> None:
+        kept, gone = (
+            producer.send(Message(topic, body, queue_id=0), delay=timedelta(seconds=2)).result(60)
+            for body in (b"kept", b"gone")
+        )
+        producer.recall(topic, gone.recall_handle)
+        producer.recall(topic, gone.recall_handle)
+        with pytest.raises(errors.InvalidArgumentError, match="not to 'other'"):
+            producer.recall("other", gone.recall_handle)
+        with pytest.raises(errors.InvalidArgumentError, match="recall handle"):
+            producer.recall(topic, "x")
+        with Consumer(endpoint) as consumer, consumer.follow(topic, start=EARLIEST) as stream:
+            assert next(iter(stream)).body == b"kept"
+        with pytest.raises(errors.NotWaitingError, match="came"):
+            producer.recall(topic, kept.recall_handle)
+        assert bodies(read(endpoint, topic)) == [b"kept"]
+
+    def test_what_cannot_come_later_is_refused(self, producer: Producer, topic: str) -> None:
+        message = Message(topic, b"x", queue_id=0)
+        later = producer.send(message, delay=timedelta(days=4))
+        with pytest.raises(errors.InvalidArgumentError, match="the longest delay is 3 days"):
+            later.result(60)
+        for wrong, text in (
+            ({"deliver_at": 1 << 70}, "the end of the year 9999"),
+            ({"deliver_at": datetime(2030, 1, 1)}, "no time zone"),
+            ({"delay": timedelta(seconds=-1)}, "a delay of -1000 ms"),
+            ({"delay": timedelta(1), "deliver_at": 5}, "give one of them"),
+        ):
+            with pytest.raises(errors.InvalidMessageError, match=text):
+                producer.send(message, **wrong)  # type: ignore[arg-type]
+        producer.send(message).result(60)
+
+    async def test_later_with_asyncio(self, endpoint: str, topic: str) -> None:
+        async with AsyncProducer(endpoint) as producer:
+            message = Message(topic, b"x", queue_id=0)
+            sent = await (await producer.send(message, delay=timedelta(minutes=1)))
+            assert sent.deliver_at_ms == sent.store_timestamp + 60_000
+            await producer.recall(topic, sent.recall_handle)
+            await (await producer.send(message, delay=timedelta(milliseconds=50)))
+        async with AsyncConsumer(endpoint) as consumer:
+            stream = await consumer.follow(topic, start=EARLIEST)
+            async with stream:
+                assert (await anext(aiter(stream))).body == b"x"
+
+    def test_only_a_node_says_what_a_record_follows_from(self, endpoint: str, topic: str) -> None:
+        for properties in ({"TIMER_OUT_MS": "5"}, {"TIMER_DEL_UNIQKEY": "k"}, {"DELAY": "3"}):
+            answer = raw_append(endpoint, put_request(topic, properties=properties))
+            assert answer.error.code == common_pb2.BAD_RECORD
+        answer = raw_append(endpoint, put_request(topic, prepared_transaction_offset=5))
+        assert answer.error.code == common_pb2.BAD_RECORD
+        assert "prepared_transaction_offset" in answer.error.message
+        for properties in ({}, {"TIMER_OUT_MS": "5"}, {"TIMER_DEL_UNIQKEY": "k"}):
+            answer = raw_append(endpoint, put_request("rmq_sys_wheel_timer", properties=properties))
+            assert answer.error.code == common_pb2.BAD_RECORD

@@ -242,6 +242,7 @@ class Service:
             turns,
             members,
             require_master=lambda: self.current.role.require_master("compare positions with"),
+            recall=segments,
         )
         self.loop.begin(self.groups.run())
 

@@ -10,7 +10,6 @@ The log offset stands in `prepared_transaction_offset`, where a committed transa
 its half message: by it every node knows that the message has come.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays.grouping import distinct_pairs, distinct_slices
-from ..arrays.ragged import byte_array, compact, copy_slices, offsets_of, windows
+from ..arrays.ragged import Buffer, byte_array, compact, copy_slices, offsets_of, windows
 from ..columns.headers import HeaderColumns, gather_headers
 from ..columns.property_columns import ValueColumn
 from ..columns.property_layouts import find_properties
@@ -56,23 +55,33 @@ class Delivery:
     rows: NDArray[np.int64]
 
 
-def delivered(records: Sequence[bytes], *, store_ipv6: bool) -> Delivery | None:
-    """The messages of waiting records, each whole and as it stands in the log, in their order.
-    `store_ipv6` is the family of the master's address.
+def delivered(
+    records: Buffer,
+    sizes: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    *,
+    store_ipv6: bool,
+) -> Delivery | None:
+    """The messages of waiting records, in their order: `records` are their bytes end to end,
+    `sizes` i8[n] each, from log `offsets` i8[n]. `store_ipv6` is the family of the master's
+    address.
 
-    Left out are records that do not say where they go, and from the first on that would be one
-    queue too many for a batch. None if nothing is left.
+    Left out are bytes that are not the record of their offset, records that do not say where they
+    go, and from the first on those that would be one queue too many for a batch. None if nothing is
+    left.
     """
-    records = [_of_family(record, store_ipv6) for record in records]
-    data = byte_array(b"".join(records))
-    sizes = np.fromiter(map(len, records), np.int64, len(records))
+    data = byte_array(records)
     headers = gather_headers(data, offsets_of(sizes)[:-1], sizes)
+    if not _of_family(headers, store_ipv6).all():
+        data, sizes = _moved(data, headers, store_ipv6)
+        headers = gather_headers(data, offsets_of(sizes)[:-1], sizes)
     names = [name.encode() for name in (REAL_TOPIC, REAL_QUEUE_ID, PRODUCER_MARK)]
     topic, queue, mark = find_properties(
         data, headers.properties_start, headers.properties_length, names
     )
     queue_ids = parse_numbers(data, *queue)
-    good = headers.well_formed & (topic[1] > 0) & (queue_ids >= 0) & (queue_ids < 1 << 31)
+    good = headers.well_formed & (headers.physical_offset == offsets)
+    good &= (topic[1] > 0) & (queue_ids >= 0) & (queue_ids < 1 << 31)
     rows = good.nonzero()[0]
     if not len(rows):
         return None
@@ -82,11 +91,27 @@ def delivered(records: Sequence[bytes], *, store_ipv6: bool) -> Delivery | None:
     return Delivery(framed, rows)
 
 
-def _of_family(record: bytes, store_ipv6: bool) -> bytes:
-    """A store that was moved has records of masters with another kind of address."""
-    if bool(record[39] & STORE_HOST_IPV6) == store_ipv6:
-        return record
-    return with_store_host(decode_record(record, check_crc=False), _ANY_HOST[store_ipv6])
+def _of_family(headers: HeaderColumns, store_ipv6: bool) -> NDArray[np.bool_]:
+    """Which records have room for the master's address."""
+    right: NDArray[np.bool_] = ((headers.sys_flag & STORE_HOST_IPV6) != 0) == store_ipv6
+    return right | ~headers.well_formed
+
+
+def _moved(
+    data: NDArray[np.uint8], headers: HeaderColumns, store_ipv6: bool
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The records with room for it, end to end, and their sizes: a store that was moved has records
+    of masters with another kind of address."""
+    right = _of_family(headers, store_ipv6).tolist()
+    records = []
+    for row, (start, size) in enumerate(
+        zip(headers.positions.tolist(), headers.sizes.tolist(), strict=True)
+    ):
+        record = data[start : start + size].tobytes()
+        if not right[row]:
+            record = with_store_host(decode_record(record, check_crc=False), _ANY_HOST[store_ipv6])
+        records.append(record)
+    return byte_array(b"".join(records)), np.fromiter(map(len, records), np.int64, len(records))
 
 
 @dataclass(frozen=True, slots=True)

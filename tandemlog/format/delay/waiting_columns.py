@@ -56,6 +56,7 @@ class WaitingColumns:
 
     kind       u1[n]  see the module
     due_ms     i8[n]  when a message that waits is due; meaningless for others
+    counted    bool[n] whether that counts from the store time, and is no time by itself
     key_hash   i8[n]  of the UNIQ_KEY, 0 for none (hash_of_key)
     real_topic (starts, lengths) i8[n] in the buffer, of the topic that the message is for
     real_queue i8[n]  the queue there, -1 for none
@@ -63,6 +64,7 @@ class WaitingColumns:
 
     kind: NDArray[np.uint8]
     due_ms: NDArray[np.int64]
+    counted: NDArray[np.bool_]
     key_hash: NDArray[np.int64]
     real_topic: ValueColumn
     real_queue: NDArray[np.int64]
@@ -81,22 +83,21 @@ def waiting_columns(
     names = [name.encode() for name in _NAMES]
     found = find_properties(data, headers.properties_start, headers.properties_length, names)
     values = dict(zip(_NAMES, found, strict=True))
-    due = _timer_due(data, values, store_timestamp)
+    due, counted = _timer_due(data, values, store_timestamp)
     due[scheduled] = level_due_ms[scheduled]
     real_queue = parse_numbers(data, *values[REAL_QUEUE_ID])
     told = (due >= 0) & (values[REAL_TOPIC][1] > 0) & (real_queue >= 0)
     told &= ~scheduled | (values[DELAY][1] > 0)
     kind = np.where(told, np.uint8(WAITS), np.uint8(NEITHER))
     kind[~scheduled & (values[TIMER_DEL_UNIQKEY][1] > 0)] = RECALLS
-    return WaitingColumns(
-        kind, due, hash_keys(data, *values[UNIQ_KEY]), values[REAL_TOPIC], real_queue
-    )
+    keys = hash_keys(data, *values[UNIQ_KEY])
+    return WaitingColumns(kind, due, counted | scheduled, keys, values[REAL_TOPIC], real_queue)
 
 
 def _timer_due(
     data: NDArray[np.uint8], values: dict[str, ValueColumn], store_timestamp: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """timing.timer_due_ms of each, -1 for None."""
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """timing.timer_due_ms of each, -1 for None; and which of them count from the store time."""
     out = parse_numbers(data, *values[TIMER_OUT_MS])
     latest = out + PRECISION_MS
     delay = parse_numbers(data, *values[TIMER_DELAY_MS])
@@ -110,7 +111,8 @@ def _timer_due(
     relative[relative] = data[starts[relative]] == _PLUS
     exact = parse_numbers(data, starts + relative, lengths - relative)
     due = np.where(exact >= 0, exact + store_timestamp * relative, due)
-    return np.where(out >= 0, due, NO_NUMBER)
+    counted = np.where(lengths > 0, relative, (delay >= 0) & (deliver < 0))
+    return np.where(out >= 0, due, NO_NUMBER), counted
 
 
 def parse_numbers(

@@ -15,7 +15,8 @@ from tandemlog.format.constants import (
     TIMER_TOPIC,
     UNIQ_KEY,
 )
-from tandemlog.format.delay.delivery import delivered
+from tandemlog.format.delay.delivery import Delivery
+from tandemlog.format.delay.delivery import delivered as delivered_of
 from tandemlog.format.delay.framing import (
     after,
     at,
@@ -35,6 +36,14 @@ from tandemlog.format.delay.waiting_columns import (
 from tandemlog.format.record.record import Record, decode_record, encode_record
 
 STORED = 1_764_200_000_000
+
+
+def delivered(records: list[bytes], *, store_ipv6: bool) -> Delivery | None:
+    sizes = np.array([len(each) for each in records])
+    offsets = np.array([decode_record(each).physical_offset for each in records])
+    return delivered_of(b"".join(records), sizes, offsets, store_ipv6=store_ipv6)
+
+
 HOSTS = st.sampled_from(["10.0.0.5:10911", "[fe80:0:0:0:1:2:3:4]:5"])
 TOPICS = st.sampled_from(["orders", "P", "%RETRY%GID_reader", "V2-" + "x" * 180])
 TEXTS = st.text("ab1", min_size=1, max_size=9)
@@ -225,3 +234,15 @@ def test_a_recall_names_its_record_and_the_second_of_a_broker() -> None:
     assert recall.prepared_transaction_offset == 4000
     assert recall.properties[TIMER_DEL_UNIQKEY] == recall.uniq_key == "K"
     assert recall.properties["TIMER_OUT_MS"] == waiting.properties["TIMER_OUT_MS"]
+
+
+def test_bytes_of_another_record_are_left_out() -> None:
+    first = encode_record(topic=TIMER_TOPIC, body=b"x", properties=at("t", 0, STORED))
+    second = encode_record(
+        topic=TIMER_TOPIC, body=b"y", properties=at("t", 0, STORED), physical_offset=999
+    )
+    sizes = np.array([len(first), len(second), 50])
+    offsets = np.array([7, 999, 2000])
+    found = delivered_of(first + second + bytes(50), sizes, offsets, store_ipv6=False)
+    assert found is not None
+    assert found.rows.tolist() == [1]

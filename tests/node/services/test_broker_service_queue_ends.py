@@ -22,8 +22,9 @@ def service(bench: Bench) -> BrokerService:
     known: Any = AllKnown()
     turns: Any = Turns()
     return BrokerService(
-        bench.store, nothing, nothing, nothing, known, turns, nothing, require_master=lambda: None
-    )
+        bench.store, nothing, nothing, nothing, known, turns, nothing,
+        require_master=lambda: None, recall=nothing,
+    )  # fmt: skip
 
 
 async def ends(broker: BrokerService, *, of_master: bool) -> list[int]:

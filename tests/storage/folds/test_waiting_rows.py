@@ -8,13 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tandemlog_server.storage.folds.waiting_rows import NEAR_MS, WaitingRows
+from tandemlog_server.storage.folds.waiting_rows import NEAR_MS, NewRows, WaitingRows
 
-NOTHING = (-1, -1)
+NOTHING = (-(1 << 60), -1)
 
 
 def numbers(values: Iterable[int]) -> np.ndarray:
     return np.array(list(values), np.int64)
+
+
+def new(offsets: np.ndarray, due: np.ndarray, keys: np.ndarray, counted: bool = False) -> NewRows:
+    count = len(offsets)
+    return NewRows(offsets, due, keys, np.full(count, 99, np.int32), np.full(count, counted))
 
 
 class AgainstADictionary(RuleBasedStateMachine):
@@ -37,7 +42,9 @@ class AgainstADictionary(RuleBasedStateMachine):
         offsets = [self.next + 100 * number for number in range(len(dues))]
         self.next += 100 * len(dues) + 7
         due = [self.now + each for each in dues]
-        self.rows.append(numbers(offsets), numbers(due), numbers([key] * len(dues)))
+        self.rows.append(
+            new(numbers(offsets), numbers(due), numbers([key] * len(dues)), counted=key == 1)
+        )
         self.plain |= {o: (d, key) for o, d in zip(offsets, due, strict=True)}
 
     @rule(data=st.data())
@@ -71,12 +78,20 @@ class AgainstADictionary(RuleBasedStateMachine):
     def take_what_is_due(self, passed: int, limit: int) -> None:
         self.now += passed
         wanted = self._due()
-        offsets, due = self.rows.due(self.now, limit)
-        found = list(zip(due.tolist(), offsets.tolist(), strict=True))
+        rows = self.rows.due(self.now, limit)
+        offsets = rows.offsets
+        found = list(zip(rows.due_ms.tolist(), offsets.tolist(), strict=True))
         assert found == wanted[: len(found)], "the first ones, by time and in log order"
         assert bool(found) == bool(wanted)
         self.rows.take(offsets)
         self.taken |= set(offsets.tolist())
+
+    @rule(step_ms=st.integers(-2 * NEAR_MS, 2 * NEAR_MS))
+    def set_the_clock(self, step_ms: int) -> None:
+        self.rows.shift(step_ms)
+        self.now += step_ms
+        for offset, (due, key) in self.plain.items():
+            self.plain[offset] = (due + step_ms * (key == 1), key)
 
     @rule(data=st.data())
     def release(self, data: st.DataObject) -> None:
@@ -123,10 +138,10 @@ class AgainstADictionary(RuleBasedStateMachine):
         found: list[tuple[int, int]] = []
         after = NOTHING
         while True:
-            offsets, due = self.rows.page(after, 7 if len(self.plain) < 60 else 400)
-            if not len(offsets):
+            rows = self.rows.page(after, 7 if len(self.plain) < 60 else 400)
+            if not len(rows):
                 break
-            found += list(zip(due.tolist(), offsets.tolist(), strict=True))
+            found += list(zip(rows.due_ms.tolist(), rows.offsets.tolist(), strict=True))
             after = found[-1]
         assert found == sorted((due, o) for o, (due, _) in self.plain.items())
 
@@ -138,18 +153,20 @@ TestAgainstADictionary = AgainstADictionary.TestCase
 @given(st.binary(max_size=100))
 def test_a_snapshot_of_another_form_changes_nothing(data: bytes) -> None:
     rows = WaitingRows()
-    rows.append(numbers([5]), numbers([6]), numbers([7]))
+    rows.append(new(numbers([5]), numbers([6]), numbers([7])))
     try:
         rows.decode(data)
     except ValueError:
-        assert rows.find(5) == (6, 7, 0)
+        found = rows.find(5)
+        assert found is not None
+        assert found.due_ms.tolist() == [6]
 
 
 def test_a_million_take_a_few_bytes_each() -> None:
     rows = WaitingRows()
     for first in range(0, 1_000_000, 10_000):
         offsets = np.arange(first, first + 10_000) * 300
-        rows.append(offsets, offsets % 3_600_000, offsets)
+        rows.append(new(offsets, offsets % 3_600_000, offsets))
     rows.due(3_500_000, 10)
     assert rows.byte_size < 100 << 20
 
@@ -158,13 +175,13 @@ def test_a_million_take_a_few_bytes_each() -> None:
 def test_a_backlog_goes_by_time_and_in_log_order(backlog: int) -> None:
     rows = WaitingRows()
     offsets = np.arange(backlog) * 10
-    rows.append(offsets, (offsets * 7919) % 1000, offsets)
+    rows.append(new(offsets, (offsets * 7919) % 1000, offsets))
     seen: list[tuple[int, int]] = []
     while True:
-        found, due = rows.due(1000, 4096)
+        found = rows.due(1000, 4096)
         if not len(found):
             break
-        rows.take(found)
-        seen += list(zip(due.tolist(), found.tolist(), strict=True))
+        rows.take(found.offsets)
+        seen += list(zip(found.due_ms.tolist(), found.offsets.tolist(), strict=True))
     assert len(seen) == backlog
     assert seen == sorted(seen)

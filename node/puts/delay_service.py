@@ -1,0 +1,190 @@
+"""Messages that come later, on the node that is the master: when to look, and calls to recall.
+
+    loop      may puts be taken now? ──▶ ┌ thread of its own ─ desk.deliver() ┐ ──▶ sleep until the
+                                         └ one append of what is due          ┘     next is due
+
+A delivery is a put: it waits where puts of clients have to wait (too few replicas in sync, too much
+of the log unconfirmed, a switch of the master under way, dispatch behind). It goes on where they
+go on, and nobody waits for it.
+
+It looks again at LOOK_S at the latest, for messages that have arrived since; so a message with a
+short delay comes that much late at most.
+"""
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from tandemlog.format.delay.handle import decode_handle
+from tandemlog.format.errors import FormatError
+from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog_server.storage.errors import StoreError
+from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.services.delay_desk import (
+    DelayDesk,
+    NotReadyError,
+    NotWaitingError,
+    Recalled,
+)
+
+from ..error_status import RequestRefusedError
+from ..process.tasks import stopped
+from ..pulls.dispatch_wait import DispatchWait
+from ..roles.master_role import MasterRole
+from .confirm_waiters import ConfirmWaiters, Outcome
+
+logger = logging.getLogger(__name__)
+
+LOOK_S: Final = 0.02
+"""Between two looks, while something waits."""
+IDLE_S: Final = 0.25
+"""The same while nothing does."""
+REFUSED_S: Final = 0.1
+FAILED_S: Final = 1.0
+READY_S: Final = 5.0
+"""How long a recall waits for a term that has just begun."""
+READY_STEP_S: Final = 0.02
+
+
+class DelayService:
+    """See the module; lives in the event loop."""
+
+    def __init__(self, store: MessageStore, desk: DelayDesk) -> None:
+        self._store = store
+        self.desk = desk
+        self._dispatch = DispatchWait(store)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="delays")
+        self._task: asyncio.Task[None] | None = None
+
+    # ---- terms
+
+    def begin(self, role: MasterRole) -> None:
+        self.desk.begin()
+        self._task = asyncio.create_task(self._run(role), name="delays")
+
+    async def end(self) -> None:
+        if self._task is not None:
+            await stopped(self._task)
+            self._task = None
+        self.desk.end()
+
+    def close(self) -> None:
+        """No term will begin any more."""
+        self._thread.shutdown(wait=True)
+
+    # ---- messages that are due
+
+    async def _run(self, role: MasterRole) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            if self._is_held_back(role):
+                await asyncio.sleep(REFUSED_S)
+                continue
+            step = loop.run_in_executor(self._thread, self._step)
+            try:
+                pause_s = await asyncio.shield(step)
+            except asyncio.CancelledError:
+                # an append under way is waited for: the store may be closed next
+                await asyncio.wait([step])
+                raise
+            if pause_s:
+                await asyncio.sleep(pause_s)
+
+    def _is_held_back(self, role: MasterRole) -> bool:
+        """Whether a put of a client would have to wait now."""
+        store = self._store
+        behind = store.log.wrote.value - store.reputed.value
+        if role.epoch() is None or behind > store.config.max_reput_lag_bytes:
+            return True
+        try:
+            role.admit(broker_pb2.CLUSTER)
+        except RequestRefusedError:
+            return True
+        return False
+
+    def _step(self) -> float:
+        """One append of what is due; how long to wait for the next (s). In the service's thread."""
+        try:
+            if self.desk.deliver():
+                return 0.0
+            due_ms = self.desk.next_due_ms()
+        except StoreError as error:
+            logger.warning("delayed messages wait: %s", error)
+            return FAILED_S
+        if due_ms is None:
+            return IDLE_S if self.desk.ready else LOOK_S
+        return min(max((due_ms - self._store.clock.now_ms()) / 1000, 0.001), LOOK_S)
+
+    # ---- recalls
+
+    async def recall(
+        self,
+        request: broker_pb2.RecallRequest,
+        waiters: ConfirmWaiters,
+        epoch: int | None,
+        timeout_s: float,
+    ) -> broker_pb2.RecallResponse:
+        """Once the recall is confirmed. Raises RequestRefusedError, StoreError."""
+        try:
+            handle = decode_handle(request.recall_handle)
+        except FormatError as error:
+            raise _refused(common_pb2.INVALID_ARGUMENT, str(error), "recall_handle") from error
+        if handle.topic != request.topic:
+            text = f"the handle is of a message to {handle.topic!r}, not to {request.topic!r}"
+            raise _refused(common_pb2.INVALID_ARGUMENT, text, "topic")
+        await self._ready()
+        # the message may have been sent a moment ago
+        await self._dispatch.confirmed()
+        loop = asyncio.get_running_loop()
+        try:
+            recalled = await loop.run_in_executor(self._thread, self.desk.recall, handle)
+        except NotReadyError as error:
+            raise _refused(common_pb2.NOT_IN_SYNC, str(error)) from error
+        except NotWaitingError as error:
+            raise _refused(common_pb2.NOT_WAITING, str(error), "recall_handle") from error
+        await _confirmed(recalled, waiters, epoch, loop.time() + timeout_s)
+        return broker_pb2.RecallResponse(
+            physical_offset=recalled.log_offset, deliver_at_ms=recalled.due_ms
+        )
+
+    async def _ready(self) -> None:
+        """Wait until this master knows what the last one has delivered."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + READY_S
+        while not self.desk.ready and loop.time() < deadline:  # noqa: ASYNC110 - a few looks
+            await asyncio.sleep(READY_STEP_S)
+
+
+class _ConfirmedRecall:
+    """A waiter for the confirmation of a recall."""
+
+    def __init__(self, recalled: Recalled, epoch: int, deadline: float) -> None:
+        self.end_offset = recalled.end_offset
+        self.epoch = epoch
+        self.confirm_deadline = deadline
+        self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+    def resolve(self, outcome: Outcome, failure: StoreError | None) -> None:
+        if not self.outcome.done():
+            self.outcome.set_result(outcome)
+
+
+async def _confirmed(
+    recalled: Recalled, waiters: ConfirmWaiters, epoch: int | None, deadline: float
+) -> None:
+    """Raises RequestRefusedError (OUTCOME_UNKNOWN) if it is not known to be confirmed."""
+    waiter = _ConfirmedRecall(recalled, epoch or 0, deadline)
+    waiters.add(waiter)
+    waiters.check()
+    outcome = await waiter.outcome
+    if outcome is not Outcome.CONFIRMED:
+        raise _refused(
+            common_pb2.OUTCOME_UNKNOWN,
+            f"the recall is stored up to {recalled.end_offset}, but it is not known to be "
+            f"confirmed ({outcome.value}): the message may still come; recall it again",
+        )
+
+
+def _refused(code: int, text: str, field: str = "") -> RequestRefusedError:
+    return RequestRefusedError(common_pb2.ErrorCode.ValueType(code), text, field=field)

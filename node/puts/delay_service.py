@@ -4,8 +4,8 @@
                                          └ one append of what is due          ┘     next is due
 
 A delivery is a put: it waits where puts of clients have to wait (too few replicas in sync, too much
-of the log unconfirmed, a switch of the master under way, dispatch behind). It goes on where they
-go on, and nobody waits for it.
+of the log unconfirmed, a switch of the master under way, dispatch behind), and no client waits for
+it.
 
 It looks again at LOOK_S at the latest, for messages that have arrived since; so a message with a
 short delay comes that much late at most.

@@ -5,10 +5,11 @@
               │    └─────────│────┘           R: a recall, or the record in which it waits on
               └──────────────┘                   each names the waiting record by its log offset
 
-A waiting record waits until a later one names it, whoever wrote that: so a node that becomes the
-master knows what has come, and delivers nothing twice. What a broker of RocketMQ writes names
-nothing: its recall has the key of the message, and a message that it delivers keeps REAL_TOPIC and
-its key. Both end what waits with that key.
+A waiting record waits until a later one names it, of whatever master that one is: so a node that
+becomes the master knows what has come, and delivers nothing twice. What a broker of RocketMQ writes names
+nothing. Its recall has the key of the message, and a message that it delivers keeps its key, and
+says in REAL_TOPIC that it was sent to the topic in which it stands. Both end what waits for that
+topic with that key. Clients cannot put such records (record_check.py).
 
 A record of SERVICE_TOPIC with the tag of this service says that the clock of the store times was
 set (clock_step.py): messages that wait for a delay, and not for a time, are shifted with it.
@@ -25,11 +26,9 @@ from tandemlog.format.arrays.ragged import byte_array
 from tandemlog.format.columns.headers import gather_headers
 from tandemlog.format.columns.property_layouts import find_properties
 from tandemlog.format.constants import (
-    DELAY,
     REAL_TOPIC,
     SCHEDULE_TOPIC,
     SERVICE_TOPIC,
-    TIMER_OUT_MS,
     TIMER_TOPIC,
     UNIQ_KEY,
 )
@@ -48,7 +47,7 @@ _Rows = NDArray[np.int64]
 
 
 class DelayFold(ServiceFold):
-    """See the module. Whoever looks at `rows` has the `lock`."""
+    """See the module. `rows` is looked at, and changed, with the `lock` taken."""
 
     name: ClassVar[str] = "delays"
 
@@ -129,14 +128,15 @@ class DelayFold(ServiceFold):
         headers = gather_headers(
             data, columns.physical_offset[rows] - batch.start, columns.size[rows]
         )
-        names = [name.encode() for name in (UNIQ_KEY, REAL_TOPIC, DELAY, TIMER_OUT_MS)]
-        key, topic, level, out = find_properties(
+        names = [name.encode() for name in (UNIQ_KEY, REAL_TOPIC)]
+        key, topic = find_properties(
             data, headers.properties_start, headers.properties_length, names
         )
-        mine = (key[1] > 0) & (topic[1] > 0) & ((level[1] > 0) | (out[1] > 0))
-        mine |= (key[1] > 0) & (np.arange(len(rows)) >= int(ordinary.sum()))
-        if mine.any():
-            self.rows.end_keys(hash_keys(data, key[0][mine], key[1][mine]))
+        hashes = hash_keys(data, topic, key)
+        came = topic[1] == headers.topic_length
+        came[came] = _equal(data, topic[0][came], headers.topic_start[came], topic[1][came])
+        came |= np.arange(len(rows)) >= np.count_nonzero(ordinary)
+        self.rows.end_keys(hashes[came])
 
     def _clear(self) -> None:
         self.rows.clear()
@@ -159,6 +159,15 @@ class DelayFold(ServiceFold):
 def _named(prepared: _Rows) -> _Rows:
     named: _Rows = np.where(prepared == FIRST_RECORD, 0, prepared)
     return named
+
+
+def _equal(data: NDArray[np.uint8], left: _Rows, right: _Rows, lengths: _Rows) -> NDArray[np.bool_]:
+    """Which slices of these lengths are equal."""
+    pairs = zip(left.tolist(), right.tolist(), lengths.tolist(), strict=True)
+    return np.array(
+        [data[one : one + size].tobytes() == data[two : two + size].tobytes()
+         for one, two, size in pairs], np.bool_,
+    )  # fmt: skip
 
 
 _NO_ROWS: Final = np.empty(0, np.int64)

@@ -10,7 +10,7 @@
     far     all others; once in a while one pass over the columns brings the next into near
 
 A row is appended when its record is dispatched and ends when a later record names it. Ended rows
-stay until they are half of all; then the arrays are written anew.
+stay until they are half of all; then the arrays are written again.
 
 TAKEN is the word of a master alone: it has appended the record that ends the row, and dispatch has
 not come to it yet. It is no part of the state that the log gives: a snapshot says WAITS for it, and

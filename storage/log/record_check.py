@@ -24,6 +24,7 @@ from tandemlog.format.constants import (
     NAME_END,
     PAGE,
     PRODUCER_MARK,
+    REAL_TOPIC,
     TIMER_DEL_UNIQKEY,
     TIMER_OUT_MS,
     TIMERS,
@@ -49,7 +50,7 @@ CRC_NAME: Final = CRC32.encode() + bytes([NAME_END])
 """How a property CRC begins, CRC_PROPERTY_SIZE bytes before the end of a record."""
 
 UNSERVED: Final = frozenset(
-    name.encode() for name in (DELAY, TRANSACTION_PREPARED, TIMER_OUT_MS, *TIMERS)
+    name.encode() for name in (DELAY, REAL_TOPIC, TRANSACTION_PREPARED, TIMER_OUT_MS, *TIMERS)
 )
 """Properties with which a broker delays a message, or keeps it back until its transaction ends.
 A record has those of a delay only in a topic in which messages wait."""
@@ -159,7 +160,7 @@ def may_name_unserved(text: bytes) -> bool:
     """Whether a search for UNSERVED is needed in these properties: looking first for a letter that
     few other texts have takes a tenth of the time."""
     return (b"M" in text and (b"TIMER_" in text or b"TRAN_MSG" in text)) or (
-        b"L" in text and b"DELAY\x01" in text
+        b"L" in text and (b"DELAY\x01" in text or b"REAL_TOPIC\x01" in text)
     )
 
 

@@ -12,7 +12,7 @@ A term's first decision waits until everything that stood in the log at its begi
 dispatched: before that a delivery of the last master may lie there that the fold does not know.
 
 A record that cannot be read, or that the log does not take, is set aside for RETRY_S, and the
-others go on.
+others continue.
 """
 
 import logging
@@ -280,7 +280,7 @@ class DelayDesk:
 
     def _find(self, handle: RecallHandle) -> tuple[int, int]:
         """Log offset and due time of the record of a handle. Raises NotWaitingError."""
-        key = hash_of_key(handle.key)
+        key = hash_of_key(handle.topic, handle.key)
         with self._fold.lock:
             rows = self._fold.rows
             offset = handle.log_offset
@@ -343,7 +343,7 @@ def batch_of(records: Sequence[bytes]) -> RecordBatch:
 
 
 def _topic_fault(topic: str) -> str | None:
-    """Why no message can come to this topic, whoever has written its record."""
+    """Why no message can come to this topic: a broker may have written any into its record."""
     fault = stored_name_fault(topic)
     if fault is None and not names_a_folder(topic):
         return "it cannot be the name of a folder"

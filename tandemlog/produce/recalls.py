@@ -1,7 +1,7 @@
 """Calling back a message that has not come yet.
 
-A recall may be repeated: a master that has called the message back before says so again, as long as
-it remembers (the last few thousand recalls).
+A recall may be repeated: a master that has called the message back before gives the same answer
+again, as long as it remembers (the last few thousand recalls).
 """
 
 from ..cluster.connection import Connection

@@ -410,7 +410,7 @@ class ClusterSuite:
             ({"delay": timedelta(1), "deliver_at": 5}, "give one of them"),
         ):
             with pytest.raises(errors.InvalidMessageError, match=text):
-                producer.send(message, **wrong)  # type: ignore[arg-type]
+                producer.send(message, **wrong)
         producer.send(message).result(60)
 
     async def test_later_with_asyncio(self, endpoint: str, topic: str) -> None:

@@ -57,7 +57,7 @@ class WaitingColumns:
     kind       u1[n]  see the module
     due_ms     i8[n]  when a message that waits is due; meaningless for others
     counted    bool[n] whether that counts from the store time, and is no time by itself
-    key_hash   i8[n]  of the UNIQ_KEY, 0 for none (hash_of_key)
+    key_hash   i8[n]  of that topic and the UNIQ_KEY, 0 without a key (hash_of_key)
     real_topic (starts, lengths) i8[n] in the buffer, of the topic that the message is for
     real_queue i8[n]  the queue there, -1 for none
     """
@@ -90,7 +90,7 @@ def waiting_columns(
     told &= ~scheduled | (values[DELAY][1] > 0)
     kind = np.where(told, np.uint8(WAITS), np.uint8(NEITHER))
     kind[~scheduled & (values[TIMER_DEL_UNIQKEY][1] > 0)] = RECALLS
-    keys = hash_keys(data, *values[UNIQ_KEY])
+    keys = hash_keys(data, values[REAL_TOPIC], values[UNIQ_KEY])
     return WaitingColumns(kind, due, counted | scheduled, keys, values[REAL_TOPIC], real_queue)
 
 
@@ -138,32 +138,44 @@ def parse_numbers(
     return numbers
 
 
-def hash_keys(
-    data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """hash_of_key of the strings data[start : start + length]."""
-    hashes = np.zeros(len(starts), np.int64)
-    rows = (lengths > 0).nonzero()[0]
-    if not len(rows):
-        return hashes
-    lengths = lengths[rows]
+def hash_keys(data: NDArray[np.uint8], topics: ValueColumn, keys: ValueColumn) -> NDArray[np.int64]:
+    """hash_of_key of the topics and keys at these places, each (starts, lengths)."""
+    hashes = np.zeros(len(keys[0]), np.int64)
+    rows = (keys[1] > 0).nonzero()[0]
+    if len(rows):
+        value = np.full(len(rows), _KEY_START, np.uint64)
+        for starts, lengths in (topics, keys):
+            value = _hashed(data, starts[rows], lengths[rows], value)
+        hashes[rows] = value.view(np.int64)
+    return hashes
+
+
+def _hashed(
+    data: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    value: NDArray[np.uint64],
+) -> NDArray[np.uint64]:
+    """The hashes, continued with the strings."""
     width = int(lengths.max())
-    text = gather_rows(data, starts[rows], width)
-    value = np.full(len(rows), _KEY_START, np.uint64)
+    if not width:
+        return value
+    # a length of 0 may stand beside a start of -1
+    text = gather_rows(data, np.maximum(starts, 0), width)
     factor = np.uint64(_KEY_FACTOR)
     for place in range(width):
         mixed = (value ^ text[:, place]) * factor
         value = np.where(lengths > place, mixed, value)
-    hashes[rows] = value.view(np.int64)
-    return hashes
+    return value
 
 
-def hash_of_key(key: str) -> int:
-    """64 bits of a UNIQ_KEY, signed (FNV-1a); 0 for none. Two keys may share it: whoever acts on a
-    record compares its key."""
+def hash_of_key(topic: str, key: str) -> int:
+    """64 bits of the topic that a message is for and its UNIQ_KEY, signed (FNV-1a); 0 without a
+    key. A message that is tried again by two groups waits twice under one key, for two topics. Two
+    messages may share a hash: the caller that acts on a record compares its key."""
     if not key:
         return 0
     value = _KEY_START
-    for byte in key.encode():
+    for byte in topic.encode() + key.encode():
         value = (value ^ byte) * _KEY_FACTOR & _MASK
     return value - (1 << 64) if value >> 63 else value

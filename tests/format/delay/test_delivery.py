@@ -118,7 +118,9 @@ def test_columns_say_what_the_plain_functions_say(records: list[bytes]) -> None:
         assert found.kind[row] == kind
         if kind == WAITS:
             assert found.due_ms[row] == due
-        assert found.key_hash[row] == hash_of_key(record.uniq_key or "")
+        assert found.key_hash[row] == hash_of_key(
+            record.properties.get(REAL_TOPIC, ""), record.uniq_key or ""
+        )
 
 
 def plain_kind(record: Record) -> tuple[int, int | None]:

@@ -59,6 +59,7 @@ FORBIDDEN: dict[str, tuple[Any, str]] = {
     ),
     "DescribeGroup": (broker_pb2.DescribeGroupRequest(group="secret"), "consume"),
     "DescribeProducer": (broker_pb2.DescribeProducerRequest(producer_id="p"), "write"),
+    "Recall": (broker_pb2.RecallRequest(topic="secret", recall_handle="h"), "write"),
     "FetchSegmentRange": (broker_pb2.FetchSegmentRangeRequest(), "read"),
     "CreateTopic": (admin_pb2.CreateTopicRequest(topic=admin_pb2.Topic(name="other")), "admin"),
     "DeleteTopic": (admin_pb2.DeleteTopicRequest(name="other"), "admin"),

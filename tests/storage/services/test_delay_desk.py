@@ -87,7 +87,7 @@ def test_after_a_restart_what_waits_comes_and_what_came_does_not(how: str) -> No
     desk = ready_desk(bench)
     bench.clock.advance(1)
     assert come(bench, desk) == [b"early"]
-    {"reopen": bench.reopen, "kill": bench.kill, "crash": bench.crash}[how]()
+    getattr(bench, how)()
     desk = ready_desk(bench)
     assert come(bench, desk) == [b"early"]
     bench.clock.advance(60)
@@ -199,11 +199,7 @@ def test_a_handle_of_something_else_calls_nothing_back(topic: str, key: str, off
     put_waiting(bench, waiting_put(bench, "a", delay_ms=5_000))
     desk = ready_desk(bench)
     with pytest.raises(NotWaitingError):
-        desk.recall(
-            handle_of(topic, bench.clock.now_ms() + 5_000, key, 0).__class__(
-                topic, bench.clock.now_ms() + 5_000, key, offset
-            )
-        )
+        desk.recall(RecallHandle(topic, bench.clock.now_ms() + 5_000, key, offset))
     bench.clock.advance(5)
     assert come(bench, desk) == [b"a"]
 

@@ -300,30 +300,37 @@ class MessageStore:
         """
         return self._puts.put(batch, now_ms, holder, paced=self._started)
 
-    def put_own(self, frame: Callable[[], RecordBatch | None]) -> PutResult | None:
+    def put_own(
+        self, frame: Callable[[], RecordBatch | None], *, frees: bool = False
+    ) -> PutResult | None:
         """Append records of one of this store's services: of any topic, with any header. `frame`
         returns them, or None for none; it is called with the write lock taken, so nothing else
         changes the log between what it looks at and the append. Raises as `put`, and what `frame`
-        does."""
-        return self._puts.put_own(frame)
+        does; not DiskFullError above disk_warning_percent if the append `frees` old files."""
+        return self._puts.put_own(frame, frees=frees)
+
+    @property
+    def retention_waits_for(self) -> int | None:
+        """See Cleaner.waits_for."""
+        return self._cleaner.waits_for
 
     def _require_open(self) -> None:
         if self._closed:
             raise StoreClosedError("the store is closed")
 
-    def _require_writable(self) -> None:
+    def _require_writable(self, *, frees: bool = False) -> None:
         self._require_open()
         if self.log.failure is not None:
             raise self.log.failure.with_traceback(None)
         if self.reput.failure is not None:
             raise StoreReadOnlyError(f"dispatch has stopped: {self.reput.failure}")
-        if self._cleaner.disk_full is not None:
+        if self._cleaner.disk_full is not None and not frees:
             raise DiskFullError(self._cleaner.disk_full.reason)
         if self._read_only:
             raise StoreReadOnlyError(self._read_only)
 
-    def _prepare_append(self) -> None:
-        self._require_writable()
+    def _prepare_append(self, frees: bool) -> None:
+        self._require_writable(frees=frees)
         if self._last_stop.rests:
             with refusing("the note about what is not fsynced yet cannot be written"):
                 self._last_stop.count_unflushed()

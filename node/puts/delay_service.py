@@ -108,6 +108,9 @@ class DelayService:
         try:
             if self.desk.deliver():
                 return 0.0
+            end = self._store.retention_waits_for
+            if end is not None and self.desk.roll(end):
+                return 0.0
             due_ms = self.desk.next_due_ms()
         except StoreError as error:
             logger.warning("delayed messages wait: %s", error)

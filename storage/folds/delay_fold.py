@@ -9,7 +9,8 @@ A waiting record waits until a later one names it, of whatever master that one i
 becomes the master knows what has come, and delivers nothing twice. What a broker of RocketMQ writes
 names nothing. Its recall has the key of the message, and a message that it delivers keeps its key,
 and says in REAL_TOPIC that it was sent to the topic in which it stands. Both end what waits for
-that topic with that key. Clients cannot put such records (record_check.py).
+that topic with that key; and a record in which a broker lets a message wait on ends the older ones
+of the message. Clients cannot put such records (record_check.py).
 
 A record of SERVICE_TOPIC with the tag of this service says that the clock of the store times was
 set (clock_step.py): messages that wait for a delay, and not for a time, are shifted with it.
@@ -108,6 +109,10 @@ class DelayFold(ServiceFold):
         mine = found.kind == WAITS
         new = NewRows(offsets, found.due_ms, found.key_hash, columns.size[rows], found.counted)
         self.rows.append(new.taken(mine))
+        # a broker does not say which record it continues: the older ones of the message
+        rolled = mine & found.rolled & (columns.prepared_transaction_offset[rows] == 0)
+        for row in rolled.nonzero()[0].tolist():
+            self.rows.end_older(int(found.key_hash[row]), int(offsets[row]))
         recalls: _Rows = rows[found.kind == RECALLS]
         return recalls
 

@@ -169,6 +169,12 @@ class WaitingRows:
         mine &= self._states[: self._used] != ENDED
         return self._end_rows(mine.nonzero()[0])
 
+    def end_older(self, key: int, log_offset: int) -> Numbers:
+        """As `end`, all records with this hash below a log offset."""
+        end = int(self._offsets[: self._used].searchsorted(log_offset))
+        rows = (self._keys[:end] == key).nonzero()[0] if key else _NO_ROWS
+        return self._end_rows(rows)
+
     def end_below(self, log_offset: int) -> Numbers:
         """As `end`, all records below a log offset."""
         rows = np.arange(int(self._offsets[: self._used].searchsorted(log_offset)))

@@ -27,6 +27,7 @@ from tandemlog.format.constants import (
     REAL_TOPIC,
     TIMER_DEL_UNIQKEY,
     TIMER_OUT_MS,
+    TIMER_ROLL_TIMES,
     TIMERS,
     TRANSACTION_PREPARED,
 )
@@ -54,7 +55,9 @@ UNSERVED: Final = frozenset(
 )
 """Properties with which a broker delays a message, or keeps it back until its transaction ends.
 A record has those of a delay only in a topic in which messages wait."""
-UNSERVED_WAITING: Final = frozenset((TIMER_DEL_UNIQKEY.encode(), TRANSACTION_PREPARED.encode()))
+UNSERVED_WAITING: Final = frozenset(
+    name.encode() for name in (TIMER_DEL_UNIQKEY, TIMER_ROLL_TIMES, TRANSACTION_PREPARED)
+)
 """The same in such a topic: what a node writes by itself."""
 WAITING: Final = frozenset(topic.encode() for topic in DELAY_TOPICS)
 _NAMED_SIZE: Final = 8

@@ -25,13 +25,13 @@ from .targets import PutTargets
 
 class StorePuts:
     """See the module. `prepare` is called with the lock taken, before each append; it raises while
-    the store accepts no puts."""
+    the store accepts no puts. It is told whether the append helps to free the disk."""
 
     def __init__(
         self,
         parts: StoreParts,
         write_lock: AbstractContextManager[object],
-        prepare: Callable[[], None],
+        prepare: Callable[[bool], None],
     ) -> None:
         self._clock, self._stats = parts.clock, parts.stats
         self._lock = write_lock
@@ -60,7 +60,7 @@ class StorePuts:
             self._pacing.wait()
         try:
             with self._lock:
-                self._prepare()
+                self._prepare(False)
                 now = self._clock.now_ms() if now_ms is None else now_ms
                 result = self._path.put(batch, now, holder)
         except BatchRefusedError:
@@ -74,10 +74,12 @@ class StorePuts:
         )
         return result
 
-    def put_own(self, frame: Callable[[], RecordBatch | None]) -> PutResult | None:
+    def put_own(
+        self, frame: Callable[[], RecordBatch | None], *, frees: bool = False
+    ) -> PutResult | None:
         """See MessageStore.put_own."""
         with self._lock:
-            self._prepare()
+            self._prepare(frees)
             batch = frame()
             if batch is None:
                 return None

@@ -15,6 +15,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, suppress
+from functools import partial
 
 from ..errors import DiskFullError
 from ..store_parts import StoreParts
@@ -36,6 +37,9 @@ class Cleaner:
         self.disk_full: DiskFullError | None = None
         self.disk_percent = 0
         """Use of the disk at the last check."""
+        self.waits_for: int | None = None
+        """Where the oldest file ends, if it would have gone at the last check, and a fold needs its
+        records; None if it would not."""
 
     @property
     def disk_fault(self) -> str:
@@ -73,21 +77,25 @@ class Cleaner:
         # what queues and folds have durably, as only they will know the numbers of an idle queue
         # and the requests of an idle producer, and what a fold still needs; without a snapshot on
         # the disk (it was damaged, and cannot be written again) only the log does
-        kept = [file.keep_from for file in parts.fold_files]
-        keep_from = min(
+        others = min(
             parts.reputed.value,
             parts.confirmed.value,
             parts.log.flushed.value,
             parts.recovery_point.dispatched,
-            *(parts.log.min_offset if offset is None else offset for offset in kept),
         )
-        decision = decide(
+        kept = [file.keep_from for file in parts.fold_files]
+        keep_from = min(
+            others, *(parts.log.min_offset if offset is None else offset for offset in kept)
+        )
+        decide_by = partial(
+            decide,
             oldest,
             self.config,
             local_hour=time.localtime(now / 1000).tm_hour,
             disk_used_percent=use.percent,
-            keep_from=keep_from,
         )
+        decision = decide_by(keep_from=keep_from)
+        self._note_wait(decision, decide_by(keep_from=others))
         self.disk_percent = use.percent
         self._note_disk(decision, use.percent)
         if decision.drop is None:
@@ -95,6 +103,11 @@ class Cleaner:
         end = decision.drop.end_offset
         logger.info("dropping the log below %d: %s", end, decision.reason)
         return self.drop_before(end)
+
+    def _note_wait(self, decision: Decision, without_folds: Decision) -> None:
+        """Whether a file would go, if no fold needed its records."""
+        wanted = without_folds.drop if decision.drop is None else None
+        self.waits_for = None if wanted is None else wanted.end_offset
 
     def _drop_missing(self, oldest: LogFileAge | None, keep_from: int) -> int:
         """Let the log begin at the oldest file that is there: those before were deleted by hand. If

@@ -27,7 +27,7 @@ from tandemlog.format.arrays.byte_column import ByteColumn
 from tandemlog.format.constants import REAL_TOPIC, is_system_topic, stored_name_fault
 from tandemlog.format.delay.clock_step import clock_step_record
 from tandemlog.format.delay.delivery import delivered
-from tandemlog.format.delay.framing import recall_record
+from tandemlog.format.delay.framing import given_up_record, recall_record, rolled_record
 from tandemlog.format.delay.handle import RecallHandle
 from tandemlog.format.delay.timing import out_ms
 from tandemlog.format.delay.waiting_columns import hash_of_key
@@ -47,6 +47,7 @@ logger = logging.getLogger(__name__)
 MOST_RECORDS: Final = 4096
 MOST_BYTES: Final = 4 << 20
 """Of one append."""
+ROLL_RECORDS: Final = 256
 RETRY_S: Final = 60.0
 _SCAN: Final = 1_000
 
@@ -71,12 +72,13 @@ class Recalled:
 
 @dataclass(slots=True)
 class DelayCounts:
-    """Since this process began: messages that came, were called back, were set aside; how late the
-    last ones came (ms)."""
+    """Since this process began: messages that came, were called back, were set aside, got a new
+    record; how late the last ones came (ms)."""
 
     delivered: int = 0
     recalled: int = 0
     set_aside: int = 0
+    rolled: int = 0
     late_ms: int = 0
 
 
@@ -170,9 +172,9 @@ class DelayDesk:
         self.counts.delivered += done
         return len(due)
 
-    def _append(self, batch: RecordBatch, ends: Numbers) -> int:
+    def _append(self, batch: RecordBatch, ends: Numbers, *, frees: bool = False) -> int:
         """Append records that end those that wait at `ends`, unless one of them does not wait any
-        more; returns how many."""
+        more; returns how many. `frees` as in MessageStore.put_own."""
         rows = self._fold.rows
         taken = False
 
@@ -186,7 +188,7 @@ class DelayDesk:
             return batch
 
         try:
-            result = self._store.put_own(frame)
+            result = self._store.put_own(frame, frees=frees)
         except BaseException:
             if taken:
                 with self._fold.lock:
@@ -224,6 +226,39 @@ class DelayDesk:
         with self._fold.lock:
             while self._set_aside and self._set_aside[0][0] <= now:
                 self._fold.rows.release(self._set_aside.pop(0)[1])
+
+    # ---- retention
+
+    def roll(self, end: int) -> int:
+        """Let the messages that wait in records below log offset `end` wait on in new records, so
+        that the files before can go; ROLL_RECORDS of them at most. Returns how many. One whose
+        record cannot be read is given up: nothing else would ever end it. Raises StoreError if the
+        store takes nothing now."""
+        if not self.ready:
+            return 0
+        with self._fold.lock:
+            for _, offsets in self._set_aside:
+                self._fold.rows.release(offsets)
+            self._set_aside.clear()
+            old = self._fold.rows.below(end, ROLL_RECORDS)
+        if not len(old):
+            return 0
+        pairs = zip(old.offsets.tolist(), old.due_ms.tolist(), strict=True)
+        batch = batch_of([self._rolled(offset, due_ms) for offset, due_ms in pairs])
+        rolled = self._append(batch, old.offsets, frees=True)
+        self.counts.rolled += rolled
+        return len(old)
+
+    def _rolled(self, offset: int, due_ms: int) -> bytes:
+        host = self._store.config.store_host
+        try:
+            record = decode_record(self._store.reader.record_at(offset), physical_offset=offset)
+        except (NoRecordError, UnreadableError) as error:
+            logger.error(
+                "the delayed message of the record at log offset %d is lost: %s", offset, error
+            )
+            return given_up_record(offset, now_ms=self._store.clock.now_ms(), host=host)
+        return rolled_record(record, due_ms, store_host=host)
 
     # ---- a clock that is set
 

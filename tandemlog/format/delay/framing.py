@@ -123,6 +123,22 @@ def recall_record(
     )
 
 
+def given_up_record(log_offset: int, *, now_ms: int, host: str) -> bytes:
+    """The record that ends the wait of one that cannot be read: its message is lost. `host` is the
+    master's address in the log."""
+    topic, queue_id = PLACE_OF_TIMERS
+    return encode_record(
+        topic=topic,
+        queue_id=queue_id,
+        body=_RECALL_BODY,
+        properties={TIMER_DEL_UNIQKEY: _NO_KEY, TIMER_OUT_MS: "0"},
+        born_timestamp=now_ms,
+        born_host=host,
+        store_host=host,
+        prepared_transaction_offset=name_of(log_offset),
+    )
+
+
 def rolled_record(waiting: Record, due_ms: int, *, store_host: str) -> bytes:
     """The record in which the message of `waiting` waits on, so that retention may delete the old
     one, which it names. It waits for the same time, in the topic for any time: a level counts from

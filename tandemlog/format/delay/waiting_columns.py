@@ -30,6 +30,7 @@ from ..constants import (
     TIMER_DELAY_SEC,
     TIMER_DELIVER_MS,
     TIMER_OUT_MS,
+    TIMER_ROLL_TIMES,
     UNIQ_KEY,
 )
 from .timing import MOST_DIGITS, PRECISION_MS
@@ -46,7 +47,7 @@ _KEY_START: Final = 0xCBF29CE484222325
 _MASK: Final = (1 << 64) - 1
 _NAMES: Final = (
     UNIQ_KEY, REAL_TOPIC, REAL_QUEUE_ID, TIMER_OUT_MS, DUE, TIMER_DELIVER_MS, TIMER_DELAY_MS,
-    TIMER_DELAY_SEC, TIMER_DEL_UNIQKEY, DELAY,
+    TIMER_DELAY_SEC, TIMER_DEL_UNIQKEY, DELAY, TIMER_ROLL_TIMES,
 )  # fmt: skip
 
 
@@ -60,6 +61,7 @@ class WaitingColumns:
     key_hash   i8[n]  of that topic and the UNIQ_KEY, 0 without a key (hash_of_key)
     real_topic (starts, lengths) i8[n] in the buffer, of the topic that the message is for
     real_queue i8[n]  the queue there, -1 for none
+    rolled     bool[n] whether it continues the wait of an earlier record
     """
 
     kind: NDArray[np.uint8]
@@ -68,6 +70,7 @@ class WaitingColumns:
     key_hash: NDArray[np.int64]
     real_topic: ValueColumn
     real_queue: NDArray[np.int64]
+    rolled: NDArray[np.bool_]
 
 
 def waiting_columns(
@@ -91,7 +94,10 @@ def waiting_columns(
     kind = np.where(told, np.uint8(WAITS), np.uint8(NEITHER))
     kind[~scheduled & (values[TIMER_DEL_UNIQKEY][1] > 0)] = RECALLS
     keys = hash_keys(data, values[REAL_TOPIC], values[UNIQ_KEY])
-    return WaitingColumns(kind, due, counted | scheduled, keys, values[REAL_TOPIC], real_queue)
+    rolled = values[TIMER_ROLL_TIMES][1] > 0
+    return WaitingColumns(
+        kind, due, counted | scheduled, keys, values[REAL_TOPIC], real_queue, rolled
+    )
 
 
 def _timer_due(

@@ -6,12 +6,14 @@ from random import Random
 import numpy as np
 import pytest
 
+from fakes.batches import batch_of
 from fakes.stores import CONFIG, Bench, records_of
 from fakes.waiting import come, put_waiting, ready_desk, waiting_put
 from tandemlog.format.constants import SCHEDULE_TOPIC, TIMER_TOPIC
 from tandemlog.format.delay.handle import RecallHandle, handle_of
 from tandemlog.format.record.record import Record
-from tandemlog_server.storage.config import ConfirmSource
+from tandemlog_server.storage.config import ConfirmSource, RetentionConfig
+from tandemlog_server.storage.folds.fold import ANYWHERE
 from tandemlog_server.storage.services.delay_desk import (
     DelayDesk,
     NotReadyError,
@@ -337,3 +339,67 @@ def test_units_of_both_topics_are_as_a_broker_makes_them() -> None:
     assert int(np.asarray(unit["tags_code"])[0]) == scheduled.store_timestamp + 10_000
     (timed,) = stored(bench, TIMER_TOPIC, 0)
     assert timed.queue_offset == 0
+
+
+def test_retention_lets_what_waits_wait_on_in_a_new_record() -> None:
+    bench = bench_of(commit_log_file_size=8192, retention=RetentionConfig(reserved_hours=1))
+    put_waiting(bench, waiting_put(bench, "a", level=18), waiting_put(bench, "b", delay_ms=10**8))
+    due = {"a": 7_200_000, "b": 10**8}
+    desk = ready_desk(bench)
+    bench.put(60, size=200)
+    bench.put(60, size=200)
+    bench.settle()
+    bench.store.persist()
+    cleaner = bench.store._cleaner
+    cleaner.config = replace(cleaner.config, delete_hours=tuple(range(24)))
+    for _ in range(8):
+        cleaner.run(bench.store._write_lock)
+        bench.clock.advance(600)
+    assert bench.store.log.min_offset == 0
+    assert bench.store.retention_waits_for == 8192
+    assert desk.roll(bench.store.retention_waits_for) == 2
+    assert desk.roll(bench.store.retention_waits_for) == 0, "they are taken"
+    bench.settle()
+    bench.store.persist()
+    cleaner.run(bench.store._write_lock)
+    assert bench.store.log.min_offset >= 8192
+    bench.reopen()
+    desk = ready_desk(bench)
+    waiting = bench.store.delays.rows.page((0, 0), 10)
+    assert waiting.due_ms.tolist() == [1_700_000_000_000 + due["a"], 1_700_000_000_000 + due["b"]]
+    bench.clock.advance(10**5)
+    before = len(bench.bodies())
+    assert come(bench, desk)[before:] == [b"a", b"b"]
+
+
+def test_a_record_that_cannot_be_read_is_given_up_when_its_file_is_to_go() -> None:
+    bench = bench_of()
+    put_waiting(bench, waiting_put(bench, "a", delay_ms=10**7))
+    desk = ready_desk(bench)
+    damage(bench, 88, b"?")
+    assert desk.roll(100) == 1
+    bench.settle()
+    assert not len(bench.store.delays.rows)
+    assert bench.store.delays.needs_from() == ANYWHERE
+
+
+def test_a_record_that_a_broker_rolled_replaces_the_older_one() -> None:
+    bench = bench_of()
+    due_ms = bench.clock.now_ms() + 5_000
+    put = waiting_put(bench, "a", due_ms=due_ms)
+    put_waiting(bench, put)
+    rolled = replace(put, properties=put.properties + b"TIMER_ROLL_TIMES\x011\x02")
+    bench.store.put_own(lambda: batch_of([rolled]))
+    desk = ready_desk(bench)
+    bench.clock.advance(10)
+    assert come(bench, desk) == [b"a"]
+
+
+def test_a_message_that_a_broker_delivered_does_not_come_again() -> None:
+    bench = bench_of()
+    put_waiting(bench, waiting_put(bench, "a", level=1), waiting_put(bench, "b", level=1))
+    copy = waiting_put(bench, "a", level=1)
+    bench.store.put_own(lambda: batch_of([replace(copy, topic="T", queue_id=0)]))
+    desk = ready_desk(bench)
+    bench.clock.advance(10)
+    assert come(bench, desk) == [b"a", b"b"]

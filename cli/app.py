@@ -26,6 +26,7 @@ COMMANDS = {
     "put": "put",
     "pull": "pull",
     "query": "query",
+    "delay": "delay",
     "bench": "bench",
     "group": "group",
     "offsets": "offsets",

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from .cluster.connection import Connection
 from .cluster.connection_options import ConnectionOptions, secured
+from .cluster.delayed_messages import DelayedMessage, delayed_messages
 from .cluster.elections import (
     Changed,
     ClusterChange,
@@ -55,6 +56,7 @@ from .format.constants import PERM_READ as PERM_READ
 from .format.constants import PERM_WRITE as PERM_WRITE
 from .format.errors import FormatError
 from .format.record.message_id import decode_offset_id
+from .produce.recalls import recall
 from .transport.security import Security
 from .v1 import admin_pb2, broker_pb2
 
@@ -284,6 +286,14 @@ class AsyncAdmin:
 
         await every_page(ask)
         return sorted(found)
+
+    async def delayed(self, topic: str = "", limit: int = 1_000) -> list[DelayedMessage]:
+        """The next messages that come later to `topic`, or to all topics, as the master has it."""
+        return await delayed_messages(self._connection, topic, limit, self._timeout_ms)
+
+    async def recall(self, topic: str, recall_handle: str) -> None:
+        """As Producer.recall."""
+        await recall(self._connection, topic, recall_handle)
 
     async def describe_group(self, group: str) -> GroupDescription:
         """State and members of a consumer group, as its master sees them; raises

@@ -43,6 +43,7 @@ from ..roles.role import CurrentRole
 from ..settings.config_error import ConfigError
 from ..settings.node_config import NodeConfig
 from ..settings.running_settings import RunningSettings, SettingRow
+from .delay_listing import DelayListing
 from .election_service import ElectionService, required
 from .group_service import GroupService
 
@@ -93,6 +94,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         self._config = config
         self._executor = executor
         self._turns = turns
+        self._delays = DelayListing(store, turns)
         self._sorted: tuple[Mapping[str, TopicConfig], Sequence[str]] = ({}, ())
         self._statistics = statistics
         self._elections = elections
@@ -274,6 +276,11 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         self._current.role.require_master("delete groups on")
         await self._current.role.admit_change()
         return await self._members.delete(request)
+
+    async def ListDelayed(
+        self, request: admin_pb2.ListDelayedRequest, context: Any
+    ) -> admin_pb2.ListDelayedResponse:
+        return await self._delays.list(request, context)
 
     async def Stats(self, request: admin_pb2.StatsRequest, context: Any) -> admin_pb2.StatsResponse:
         return admin_pb2.StatsResponse(values=self._statistics())

@@ -77,6 +77,7 @@ SPEAKS: Mapping[str, Speaks] = {
     f"{ADMIN}/DeleteGroup": CHANGE,
     f"{ADMIN}/ChangeCluster": NODE,
     f"{ADMIN}/TakeOver": NODE,
+    f"{ADMIN}/ListDelayed": READ,
     f"{ADMIN}/Stats": NODE,
     f"{ADMIN}/DescribeSettings": NODE,
     f"{ADMIN}/ChangeSetting": NODE,

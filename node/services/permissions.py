@@ -150,6 +150,10 @@ RULES: Mapping[str, Rule] = {
     f"{ADMIN}/ListGroups": Rule(
         "an identity; shows the groups that the caller may consume, of topics that it may see", _any
     ),
+    f"{ADMIN}/ListDelayed": Rule(
+        "read or write of the topic; shows those that the caller may see",
+        lambda caller, request: caller.require_see((request.topic,) if request.topic else ()),
+    ),
     f"{ADMIN}/Stats": ANY,
     f"{ADMIN}/Coordination": ANY,
     f"{ADMIN}/History": ANY,

@@ -731,6 +731,110 @@ class ListGroupsResponse(_message.Message):
 Global___ListGroupsResponse: _TypeAlias = ListGroupsResponse  # noqa: Y015
 
 @_typing.final
+class ListDelayedRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PAGE_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """that the messages come to; empty: all that the caller may see"""
+    page: _builtins.str
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        page: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page", b"page", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDelayedRequest: _TypeAlias = ListDelayedRequest  # noqa: Y015
+
+@_typing.final
+class DelayedMessage(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    DELIVER_AT_MS_FIELD_NUMBER: _builtins.int
+    STORE_TIMESTAMP_FIELD_NUMBER: _builtins.int
+    PHYSICAL_OFFSET_FIELD_NUMBER: _builtins.int
+    BODY_BYTES_FIELD_NUMBER: _builtins.int
+    UNIQUE_KEY_FIELD_NUMBER: _builtins.int
+    RECALL_HANDLE_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    queue_id: _builtins.int
+    deliver_at_ms: _builtins.int
+    store_timestamp: _builtins.int
+    """ms, of the record in which it waits"""
+    physical_offset: _builtins.int
+    """of that record"""
+    body_bytes: _builtins.int
+    """as stored"""
+    unique_key: _builtins.str
+    recall_handle: _builtins.str
+    """see Broker.Recall"""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        queue_id: _builtins.int = ...,
+        deliver_at_ms: _builtins.int = ...,
+        store_timestamp: _builtins.int = ...,
+        physical_offset: _builtins.int = ...,
+        body_bytes: _builtins.int = ...,
+        unique_key: _builtins.str = ...,
+        recall_handle: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body_bytes", b"body_bytes", "deliver_at_ms", b"deliver_at_ms", "physical_offset", b"physical_offset", "queue_id", b"queue_id", "recall_handle", b"recall_handle", "store_timestamp", b"store_timestamp", "topic", b"topic", "unique_key", b"unique_key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DelayedMessage: _TypeAlias = DelayedMessage  # noqa: Y015
+
+@_typing.final
+class ListDelayedResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    MASTER_EPOCH_FIELD_NUMBER: _builtins.int
+    next_page: _builtins.str
+    waiting: _builtins.int
+    """of all topics"""
+    master_epoch: _builtins.int
+    """see Error.master_epoch"""
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___DelayedMessage]:
+        """a page may be short, and another one follow"""
+
+    @_builtins.property
+    def error(self) -> _common_pb2.Error: ...
+    def __init__(
+        self,
+        *,
+        messages: _abc.Iterable[Global___DelayedMessage] | None = ...,
+        error: _common_pb2.Error | None = ...,
+        next_page: _builtins.str = ...,
+        waiting: _builtins.int = ...,
+        master_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "master_epoch", b"master_epoch", "messages", b"messages", "next_page", b"next_page", "waiting", b"waiting"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDelayedResponse: _TypeAlias = ListDelayedResponse  # noqa: Y015
+
+@_typing.final
 class StatsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

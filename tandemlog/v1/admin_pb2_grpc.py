@@ -45,6 +45,11 @@ class AdminStub:
                 request_serializer=tandemlog_dot_v1_dot_admin__pb2.DeleteGroupRequest.SerializeToString,
                 response_deserializer=tandemlog_dot_v1_dot_admin__pb2.DeleteGroupResponse.FromString,
                 _registered_method=True)
+        self.ListDelayed = channel.unary_unary(
+                '/tandemlog.v1.Admin/ListDelayed',
+                request_serializer=tandemlog_dot_v1_dot_admin__pb2.ListDelayedRequest.SerializeToString,
+                response_deserializer=tandemlog_dot_v1_dot_admin__pb2.ListDelayedResponse.FromString,
+                _registered_method=True)
         self.Stats = channel.unary_unary(
                 '/tandemlog.v1.Admin/Stats',
                 request_serializer=tandemlog_dot_v1_dot_admin__pb2.StatsRequest.SerializeToString,
@@ -122,6 +127,13 @@ class AdminServicer:
 
     def DeleteGroup(self, request, context):
         """The group and its offsets; refused while it has members.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListDelayed(self, request, context):
+        """Messages that wait for their time, those that come next first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -211,6 +223,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.DeleteGroup,
                     request_deserializer=tandemlog_dot_v1_dot_admin__pb2.DeleteGroupRequest.FromString,
                     response_serializer=tandemlog_dot_v1_dot_admin__pb2.DeleteGroupResponse.SerializeToString,
+            ),
+            'ListDelayed': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDelayed,
+                    request_deserializer=tandemlog_dot_v1_dot_admin__pb2.ListDelayedRequest.FromString,
+                    response_serializer=tandemlog_dot_v1_dot_admin__pb2.ListDelayedResponse.SerializeToString,
             ),
             'Stats': grpc.unary_unary_rpc_method_handler(
                     servicer.Stats,
@@ -415,6 +432,33 @@ class Admin:
             '/tandemlog.v1.Admin/DeleteGroup',
             tandemlog_dot_v1_dot_admin__pb2.DeleteGroupRequest.SerializeToString,
             tandemlog_dot_v1_dot_admin__pb2.DeleteGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDelayed(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandemlog.v1.Admin/ListDelayed',
+            tandemlog_dot_v1_dot_admin__pb2.ListDelayedRequest.SerializeToString,
+            tandemlog_dot_v1_dot_admin__pb2.ListDelayedResponse.FromString,
             options,
             channel_credentials,
             insecure,

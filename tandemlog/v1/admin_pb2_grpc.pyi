@@ -36,6 +36,8 @@ class AdminStub:
     ListGroups: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListGroupsRequest, _admin_pb2.ListGroupsResponse]
     DeleteGroup: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DeleteGroupRequest, _admin_pb2.DeleteGroupResponse]
     """The group and its offsets; refused while it has members."""
+    ListDelayed: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListDelayedRequest, _admin_pb2.ListDelayedResponse]
+    """Messages that wait for their time, those that come next first."""
     Stats: _grpc.UnaryUnaryMultiCallable[_admin_pb2.StatsRequest, _admin_pb2.StatsResponse]
     Coordination: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CoordinationRequest, _admin_pb2.CoordinationResponse]
     """Of a cluster that elects its master; any node answers, each time from the coordinator itself."""
@@ -60,6 +62,8 @@ class AdminAsyncStub(AdminStub):
     ListGroups: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListGroupsRequest, _admin_pb2.ListGroupsResponse]  # type: ignore[assignment]
     DeleteGroup: _aio.UnaryUnaryMultiCallable[_admin_pb2.DeleteGroupRequest, _admin_pb2.DeleteGroupResponse]  # type: ignore[assignment]
     """The group and its offsets; refused while it has members."""
+    ListDelayed: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListDelayedRequest, _admin_pb2.ListDelayedResponse]  # type: ignore[assignment]
+    """Messages that wait for their time, those that come next first."""
     Stats: _aio.UnaryUnaryMultiCallable[_admin_pb2.StatsRequest, _admin_pb2.StatsResponse]  # type: ignore[assignment]
     Coordination: _aio.UnaryUnaryMultiCallable[_admin_pb2.CoordinationRequest, _admin_pb2.CoordinationResponse]  # type: ignore[assignment]
     """Of a cluster that elects its master; any node answers, each time from the coordinator itself."""
@@ -117,6 +121,14 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.DeleteGroupResponse, _abc.Awaitable[_admin_pb2.DeleteGroupResponse]]:
         """The group and its offsets; refused while it has members."""
+
+    @_abc_1.abstractmethod
+    def ListDelayed(
+        self,
+        request: _admin_pb2.ListDelayedRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ListDelayedResponse, _abc.Awaitable[_admin_pb2.ListDelayedResponse]]:
+        """Messages that wait for their time, those that come next first."""
 
     @_abc_1.abstractmethod
     def Stats(

@@ -398,6 +398,26 @@ class ClusterSuite:
             producer.recall(topic, kept.recall_handle)
         assert bodies(read(endpoint, topic)) == [b"kept"]
 
+    def test_what_waits_is_listed(
+        self, endpoint: str, admin: Admin, producer: Producer, topic: str
+    ) -> None:
+        delays = [timedelta(hours=2), timedelta(hours=1)]
+        sent = [
+            producer.send(Message(topic, b"x" * 5, queue_id=1), delay=delay).result(60)
+            for delay in delays
+        ]
+        listed = admin.delayed(topic)
+        assert [each.recall_handle for each in listed] == [
+            sent[1].recall_handle, sent[0].recall_handle,
+        ]  # fmt: skip
+        assert listed[0].deliver_at_ms == sent[1].deliver_at_ms
+        assert (listed[0].topic, listed[0].queue_id, listed[0].body_bytes) == (topic, 1, 5)
+        assert [each.topic for each in admin.delayed(limit=1)] == [topic]
+        admin.recall(topic, listed[0].recall_handle)
+        assert len(admin.delayed(topic)) == 1
+        producer.recall(topic, listed[1].recall_handle)
+        assert admin.delayed(topic) == []
+
     def test_what_cannot_come_later_is_refused(self, producer: Producer, topic: str) -> None:
         message = Message(topic, b"x", queue_id=0)
         later = producer.send(message, delay=timedelta(days=4))

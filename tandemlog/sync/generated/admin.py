@@ -8,6 +8,7 @@ from datetime import datetime
 
 from ...admin import AsyncAdmin, ProducerInfo, TopicInfo
 from ...cluster.connection_options import ConnectionOptions
+from ...cluster.delayed_messages import DelayedMessage
 from ...cluster.elections import Changed, ClusterChange, Coordination, History
 from ...cluster.node_details import NodeConnection, NodeSetting, SettingChange
 from ...cluster.takeover import Takeover
@@ -115,6 +116,14 @@ class Admin(SyncClient[AsyncAdmin]):
     def groups(self) -> list[str]:
         """All consumer groups with a committed offset or a configuration."""
         return self._thread.run(self._client.groups())
+
+    def delayed(self, topic: str = "", limit: int = 1000) -> list[DelayedMessage]:
+        """The next messages that come later to `topic`, or to all topics, as the master has it."""
+        return self._thread.run(self._client.delayed(topic, limit))
+
+    def recall(self, topic: str, recall_handle: str) -> None:
+        """As Producer.recall."""
+        self._thread.run(self._client.recall(topic, recall_handle))
 
     def describe_group(self, group: str) -> GroupDescription:
         """State and members of a consumer group, as its master sees them; raises

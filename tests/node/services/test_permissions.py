@@ -69,6 +69,7 @@ FORBIDDEN: dict[str, tuple[Any, str]] = {
     "DescribeSettings": (admin_pb2.DescribeSettingsRequest(), "admin"),
     "ChangeSetting": (admin_pb2.ChangeSettingRequest(key="log.level", value="debug"), "admin"),
     "ListConnections": (admin_pb2.ListConnectionsRequest(), "admin"),
+    "ListDelayed": (admin_pb2.ListDelayedRequest(topic="secret"), "read"),
     "ListTopics": (admin_pb2.ListTopicsRequest(names=["other", "secret"]), "read"),
 }
 REFUSED_BY_A_FRAME = {"Replicate"}

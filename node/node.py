@@ -218,6 +218,7 @@ class Node:
             pulls=self.pulls,
             groups=self._groups,
             coordinator=self.groups,
+            delays=self.delays.desk,
             waiting=self.waiters,
             acks=self.pump.stats,
             leads=lambda: self.role.epoch() is not None,

@@ -220,6 +220,32 @@ _GROUPS = Section(
     ),
 )  # fmt: skip
 
+_DELAYS = Section(
+    "Messages that come later",
+    "What waits is the same on every node; the master lets it come, and counts it.",
+    (
+        _gauge("delayed_messages", "messages", "Messages that wait for their time."),
+        _gauge(
+            "delayed_overdue_seconds",
+            "seconds",
+            "For how long the first message that is due has waited for the master; 0 if none is, "
+            "and on a slave. It stays below a second in a healthy cluster.",
+        ),
+        _counter("delayed_delivered_total", "messages", "Messages that came."),
+        _counter("delayed_recalled_total", "messages", "Messages that were called back."),
+        _counter(
+            "delayed_set_aside_total",
+            "messages",
+            "Messages that could not come and are tried again each minute: their record cannot be "
+            "read, or the log does not take it. The node's log names them.",
+        ),
+        _counter(
+            "delayed_rolled_total",
+            "messages",
+            "Messages that wait on in a new record, because the file of the old one was to go.",
+        ),
+    ),
+)
 _REPLICATION = Section(
     "Replication",
     "What a node says of others is what its master last told it; the master knows best. The label "
@@ -358,7 +384,7 @@ _BOUNDS = Section(
 )  # fmt: skip
 
 SECTIONS = (
-    _NODE, _PUTS, _READS, _GROUPS, _REPLICATION, _ELECTIONS, _LOG, _CALLS, _BOUNDS,
+    _NODE, _PUTS, _READS, _GROUPS, _DELAYS, _REPLICATION, _ELECTIONS, _LOG, _CALLS, _BOUNDS,
 )  # fmt: skip
 FAMILIES = {family.name: family for section in SECTIONS for family in section.families}
 

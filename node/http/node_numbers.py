@@ -13,6 +13,7 @@ from typing import Protocol
 
 from tandemlog.v1 import common_pb2
 from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.services.delay_desk import DelayDesk
 
 from ..groups.consumer_group import ConsumerGroup
 from ..groups.group_coordinator import GroupCoordinator
@@ -86,6 +87,7 @@ class NodeCounters:
         pulls: PullService,
         groups: GroupActivity,
         coordinator: GroupCoordinator,
+        delays: DelayDesk,
         waiting: Sized,
         acks: AckStats,
         leads: Callable[[], bool],
@@ -98,6 +100,7 @@ class NodeCounters:
         self._pulls = pulls
         self._groups = groups
         self._coordinator = coordinator
+        self._delays = delays
         self._waiting = waiting
         self._acks = acks
         self._workload = Workload(
@@ -123,6 +126,7 @@ class NodeCounters:
             "long_polls": self._pulls.waiting,
             "answer_bytes": self._turns.held_bytes,
             **_group_statistics(self._coordinator),
+            **_delay_statistics(self._delays),
         }
 
     def _group_numbers(self) -> Mapping[str, GroupNumbers]:
@@ -186,6 +190,19 @@ def _group_statistics(groups: GroupCoordinator) -> Mapping[str, float]:
         "group_members_removed_total": groups.members_removed_total,
         "groups_with_members": sum(bool(group.members) for group in present),
         "groups_reconciling": sum(map(_queues_move, present)),
+    }
+
+
+def _delay_statistics(desk: DelayDesk) -> Mapping[str, float]:
+    """By the names of metrics."""
+    counts = desk.counts
+    return {
+        "delayed_messages": desk.waiting,
+        "delayed_overdue_seconds": desk.overdue_ms() / 1000,
+        "delayed_delivered_total": counts.delivered,
+        "delayed_recalled_total": counts.recalled,
+        "delayed_set_aside_total": counts.set_aside,
+        "delayed_rolled_total": counts.rolled,
     }
 
 

@@ -123,6 +123,21 @@ class DelayDesk:
 
     # ---- messages that are due
 
+    @property
+    def waiting(self) -> int:
+        """How many messages wait for their time, on any node."""
+        return len(self._fold.rows)
+
+    def overdue_ms(self) -> int:
+        """For how long the first message that is due has waited for this master; 0 if none is due,
+        or this node does not lead."""
+        if self._began_at is None:
+            return 0
+        now = self._store.clock.now_ms()
+        with self._fold.lock:
+            following = self._fold.rows.next_due_ms(now)
+        return 0 if following is None else max(0, now - following)
+
     def next_due_ms(self) -> int | None:
         """When to look again: nothing is due before. None if nothing waits."""
         with self._fold.lock:

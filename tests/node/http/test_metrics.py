@@ -31,7 +31,9 @@ OF_THE_NODE = (
     "flush_behind_bytes", "confirm_behind_bytes", "reput_behind_bytes", "puts_waiting", "calls",
     "streams", "long_polls", "answer_bytes", "group_rebalances_total",
     "group_fenced_commits_total", "group_members_removed_total", "groups_with_members",
-    "groups_reconciling",
+    "groups_reconciling", "delayed_messages", "delayed_overdue_seconds",
+    "delayed_delivered_total", "delayed_recalled_total", "delayed_set_aside_total",
+    "delayed_rolled_total",
 )  # fmt: skip
 
 

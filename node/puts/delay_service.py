@@ -21,6 +21,7 @@ from tandemlog.format.errors import FormatError
 from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.storage.errors import StoreError
 from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.services.broker_progress import BrokerProgress
 from tandemlog_server.storage.services.delay_desk import (
     DelayDesk,
     NotReadyError,
@@ -45,6 +46,8 @@ FAILED_S: Final = 1.0
 READY_S: Final = 5.0
 """How long a recall waits for a term that has just begun."""
 READY_STEP_S: Final = 0.02
+BROKER_S: Final = 5.0
+"""Between two notes for a broker that takes the store over."""
 
 
 class DelayService:
@@ -54,6 +57,8 @@ class DelayService:
         self._store = store
         self.desk = desk
         self._dispatch = DispatchWait(store)
+        self._broker = BrokerProgress(store)
+        self._next_note = 0.0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="delays")
         self._task: asyncio.Task[None] | None = None
 
@@ -67,6 +72,7 @@ class DelayService:
         if self._task is not None:
             await stopped(self._task)
             self._task = None
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._note_progress)
         self.desk.end()
 
     def close(self) -> None:
@@ -111,6 +117,8 @@ class DelayService:
             end = self._store.retention_waits_for
             if end is not None and self.desk.roll(end):
                 return 0.0
+            if self._store.clock.monotonic() >= self._next_note:
+                self._note_progress()
             due_ms = self.desk.next_due_ms()
         except StoreError as error:
             logger.warning("delayed messages wait: %s", error)
@@ -118,6 +126,14 @@ class DelayService:
         if due_ms is None:
             return IDLE_S if self.desk.ready else LOOK_S
         return min(max((due_ms - self._store.clock.now_ms()) / 1000, 0.001), LOOK_S)
+
+    def _note_progress(self) -> None:
+        """What a broker would read; while that fails the store is as it was."""
+        try:
+            self._broker.save()
+        except (StoreError, OSError) as error:
+            logger.warning("the progress of delays is not noted for RocketMQ: %s", error)
+        self._next_note = self._store.clock.monotonic() + BROKER_S
 
     # ---- recalls
 

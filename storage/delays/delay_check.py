@@ -8,7 +8,7 @@ known now, is refused now: with the record, and the way out.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +25,13 @@ from tandemlog.format.delay.waiting_columns import (
     waiting_columns,
 )
 from tandemlog.format.files.queue_unit import DelayLevels
-from tandemlog.format.record.batch import RecordBatch
+from tandemlog.format.record.batch import AppendSegment, RecordBatch
 
 from ..clock import duration
 from ..errors import BatchRefusedError
 from ..folds.delay_fold import DelayFold
 from ..log.record_check import bad_record
+from .delay_holders import DelayHolders
 
 MayPut = Callable[[str, int], BatchRefusedError | None]
 
@@ -55,6 +56,7 @@ class DelayCheck:
         self._max_delayed = max_delayed
         # what was appended and is not dispatched yet: (end in the log, records)
         self._appended: deque[tuple[int, int]] = deque()
+        self._holders = DelayHolders(fold, max_delayed)
 
     @staticmethod
     def concerns(batch: RecordBatch) -> bool:
@@ -150,24 +152,35 @@ class DelayCheck:
             self._appended.popleft()
         return len(self._fold.rows) + sum(count for _, count in self._appended)
 
-    def check_room(self, count: int) -> None:
-        """Raises BatchRefusedError if so many more may not wait."""
+    def check_room(self, count: int, holder: str) -> None:
+        """Raises BatchRefusedError if so many more of this holder may not wait."""
         waiting = self.waiting
-        if count and waiting + count > self._max_delayed:
-            raise BatchRefusedError(
-                "BUSY",
-                "records",
-                f"{waiting} messages wait for their time, and {count} more would be above "
-                f"store.max_delayed, {self._max_delayed}: wait until some have come, or raise it",
-                limit=self._max_delayed,
-                actual=waiting + count,
-                of_the_store=True,
-            )
+        if self._holders.may_take(holder, count, waiting):
+            return
+        own, most = self._holders.of(holder), self._holders.most(holder, waiting)
+        raise BatchRefusedError(
+            "BUSY",
+            "records",
+            f"{waiting} messages wait for their time, {own} of them from {holder or 'here'}, which "
+            f"may have {most} of store.max_delayed, {self._max_delayed}: wait until some have "
+            "come, or raise it",
+            limit=most,
+            actual=own + count,
+            of_the_store=True,
+        )
 
-    def appended(self, end: int, count: int) -> None:
-        """`count` records that wait stand in the log, which ends at `end` now."""
-        if count:
-            self._appended.append((end, count))
+    def appended(
+        self, segments: Sequence[AppendSegment], end: int, count: int, holder: str
+    ) -> None:
+        """`count` records of `holder` that wait stand in the log, in `segments`; it ends at `end`
+        now."""
+        self._appended.append((end, count))
+        self._holders.appended(holder, segments[0].physical_offset, end, count)
+
+    def begin(self) -> None:
+        """This store begins to append: what stands in the log is of no known holder."""
+        self._appended.clear()
+        self._holders.clear()
 
 
 def _waiting_rows(batch: RecordBatch) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -86,6 +86,11 @@ class ServiceFold(ABC):
         """Services override it where a record that is deleted would be missed."""
         return ANYWHERE
 
+    @property
+    def generation(self) -> int:
+        """Another one after each cut: what was derived from the state before may not hold."""
+        return self._generation
+
     # ---- a Fold
 
     def apply(self, batch: DispatchBatch) -> list[str]:

@@ -217,6 +217,13 @@ class WaitingRows:
         found[found] = self._states[rows[found]] == WAITS
         return found
 
+    def known(self, offsets: Numbers) -> NDArray[np.bool_]:
+        """Which of the records at `offsets` have not ended, taken or not."""
+        rows = self._places(offsets)
+        found: NDArray[np.bool_] = rows >= 0
+        found[found] = self._states[rows[found]] != ENDED
+        return found
+
     def take(self, offsets: Numbers) -> None:
         """Of records that wait: the record that ends them is appended, or is about to be."""
         self._states[self._places(offsets)] = TAKEN
@@ -291,10 +298,13 @@ class WaitingRows:
         rows = (self._states[:end] == WAITS).nonzero()[0][:limit]
         return self._rows.taken(rows)
 
-    def counts_by(self, bounds_ms: Numbers) -> Numbers:
-        """How many records that have not ended are due at or before each bound, ascending."""
-        alive = self._due[: self._used][self._states[: self._used] != ENDED]
-        return np.sort(alive).searchsorted(bounds_ms, side="right").astype(np.int64)
+    def alive_between(self, firsts: Numbers, ends: Numbers) -> Numbers:
+        """How many records between log offsets `firsts` and `ends`, i8[n] each, have not ended."""
+        alive = np.zeros(self._used + 1, np.int64)
+        np.cumsum(self._states[: self._used] != ENDED, out=alive[1:])
+        known = self._offsets[: self._used]
+        found: Numbers = alive[known.searchsorted(ends)] - alive[known.searchsorted(firsts)]
+        return found
 
     def _places(self, offsets: Numbers) -> Numbers:
         """The row of each, -1 where none is known."""

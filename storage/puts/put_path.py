@@ -67,6 +67,8 @@ class PutPath:
         The next record must be later: otherwise another client's records could be taken for the
         missing rest of a torn request.
         """
+        if self._delays is not None:
+            self._delays.begin()
         self._log.store_timestamp = max(self._log.store_timestamp, store_timestamp)
         self._earliest_time = max(self._earliest_time, self._log.store_timestamp + 1)
 
@@ -81,14 +83,14 @@ class PutPath:
             waiting = self._delays.check(batch, time)
         mark = mark_of(batch)
         if mark is None:
-            self._check_room(waiting)
+            self._check_room(waiting, holder)
             segments = self._log.append(checked, dense, self._next_queue_offsets, time)
-            self._note_waiting(waiting)
+            self._note_waiting(segments, waiting, holder)
             return PutResult(segments, self._log.wrote.value, time)
         outcome = self._producers.check(mark, batch.count, holder)
         if isinstance(outcome, Duplicate):
             return self._stored_before(batch, outcome, duplicate=True)
-        self._check_room(waiting)
+        self._check_room(waiting, holder)
         rest = batch
         if isinstance(outcome, Resume):
             rest, mark = rest_of(batch, outcome.have, mark)
@@ -96,20 +98,20 @@ class PutPath:
         with self._producers.appending():
             segments = self._log.append(checked, dense, self._next_queue_offsets, time)
             self._producers.record(mark, extents_of(segments, rest.sizes), time, holder)
-        self._note_waiting(waiting)
+        self._note_waiting(segments, waiting, holder)
         if rest is not batch:
             whole = self._producers.check(replace(mark, index=0), batch.count)
             if isinstance(whole, Duplicate):
                 return self._stored_before(batch, whole, duplicate=False)
         return PutResult(segments, self._log.wrote.value, time)
 
-    def _check_room(self, waiting: int) -> None:
+    def _check_room(self, waiting: int, holder: str) -> None:
         if waiting and self._delays is not None:
-            self._delays.check_room(waiting)
+            self._delays.check_room(waiting, holder)
 
-    def _note_waiting(self, waiting: int) -> None:
+    def _note_waiting(self, segments: Sequence[AppendSegment], waiting: int, holder: str) -> None:
         if waiting and self._delays is not None:
-            self._delays.appended(self._log.wrote.value, waiting)
+            self._delays.appended(segments, self._log.wrote.value, waiting, holder)
 
     def put_own(self, batch: RecordBatch, now_ms: int) -> PutResult:
         """Records of a service of this node, to any topic; sent once, so without a mark. Raises as

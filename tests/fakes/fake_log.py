@@ -9,7 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from tandemlog.format.constants import KEYS, PRODUCER_MARK, TAGS, UNIQ_KEY
+from tandemlog.format.constants import (
+    KEYS,
+    PRODUCER_MARK,
+    REAL_TOPIC,
+    TAGS,
+    TIMER_TOPIC,
+    UNIQ_KEY,
+)
 from tandemlog.format.errors import FormatError
 from tandemlog.format.java_hash import java_hash
 from tandemlog.format.record.host import host_bytes
@@ -142,6 +149,9 @@ class FakeLog:
         assert record.queue_id == request.queue_ids[entry]
         assert (record.queue_offset, record.physical_offset, record.store_timestamp) == (0, 0, 0)
         assert record.store_host == "0.0.0.0:0"
+        if topic == TIMER_TOPIC:
+            # a message that comes later: here it waits for ever
+            topic = record.properties[REAL_TOPIC]
         settings = self.topics.get(topic)
         if settings is None:
             raise RefusedError(common_pb2.UNKNOWN_TOPIC, f"topic {topic}", record_index=index)

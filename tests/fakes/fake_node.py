@@ -21,6 +21,8 @@ from grpc import aio
 
 from fakes.fake_log import MAX_BATCH_SIZE, MAX_MESSAGE_SIZE, FakeLog, RefusedError
 from fakes.plain_filter import selects
+from tandemlog.format.constants import TIMER_TOPIC
+from tandemlog.format.delay.handle import decode_handle
 from tandemlog.format.filter.expression import Condition, FilterError
 from tandemlog.format.filter.parser import parse
 from tandemlog.format.record.record import decode_record
@@ -375,6 +377,16 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
         return broker_pb2.DescribeProducerResponse(
             known=True, epoch=producer.epoch, last_sequence=producer.last_sequence
         )
+
+    async def Recall(  # noqa: N802
+        self, request: broker_pb2.RecallRequest, context: Any
+    ) -> broker_pb2.RecallResponse:
+        offset = decode_handle(request.recall_handle).log_offset
+        waiting = [each.physical_offset for each in self.log.decoded() if each.topic == TIMER_TOPIC]
+        if offset in waiting:
+            return broker_pb2.RecallResponse(physical_offset=offset)
+        error = common_pb2.Error(code=common_pb2.NOT_WAITING, message="it came")
+        return broker_pb2.RecallResponse(error=error)
 
     async def FetchSegmentRange(  # noqa: N802
         self, request: broker_pb2.FetchSegmentRangeRequest, context: Any

@@ -15,7 +15,9 @@ TIMER_CHECK = DIRECTORY / "config" / "timercheck"
 
 
 def levels(bench: Bench) -> dict[str, int]:
-    table: dict[str, int] = store_json.loads(bench.files.read_file(DELAY_OFFSETS))["offsetTable"]
+    document = store_json.loads(bench.files.read_file(DELAY_OFFSETS))
+    assert isinstance(document, dict)
+    table: dict[str, int] = document["offsetTable"]
     return table
 
 

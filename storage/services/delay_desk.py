@@ -246,29 +246,33 @@ class DelayDesk:
 
     def roll(self, end: int) -> int:
         """Let the messages that wait in records below log offset `end` wait on in new records, so
-        that the files before can go; ROLL_RECORDS of them at most. Returns how many. One whose
-        record cannot be read is given up: nothing else would ever end it. Raises StoreError if the
-        store takes nothing now."""
+        that the files before can go; ROLL_RECORDS of them at most. Returns how many. One that
+        has no record any more is given up: nothing else would ever end it. One that the disk does
+        not read now keeps its file, and is tried again. Raises StoreError if the store takes
+        nothing now."""
         if not self.ready:
             return 0
         with self._fold.lock:
-            for _, offsets in self._set_aside:
-                self._fold.rows.release(offsets)
-            self._set_aside.clear()
             old = self._fold.rows.below(end, ROLL_RECORDS)
         if not len(old):
             return 0
         pairs = zip(old.offsets.tolist(), old.due_ms.tolist(), strict=True)
-        batch = batch_of([self._rolled(offset, due_ms) for offset, due_ms in pairs])
-        rolled = self._append(batch, old.offsets, frees=True)
-        self.counts.rolled += rolled
+        records = [self._rolled(offset, due_ms) for offset, due_ms in pairs]
+        unread = np.array([record is None for record in records])
+        if unread.any():
+            self._put_aside(old.offsets[unread], "the disk does not read the record")
+        framed = [record for record in records if record is not None]
+        if framed:
+            self.counts.rolled += self._append(batch_of(framed), old.offsets[~unread], frees=True)
         return len(old)
 
-    def _rolled(self, offset: int, due_ms: int) -> bytes:
+    def _rolled(self, offset: int, due_ms: int) -> bytes | None:
         host = self._store.config.store_host
         try:
             record = decode_record(self._store.reader.record_at(offset), physical_offset=offset)
-        except (NoRecordError, UnreadableError) as error:
+        except UnreadableError:
+            return None
+        except NoRecordError as error:
             logger.error(
                 "the delayed message of the record at log offset %d is lost: %s", offset, error
             )

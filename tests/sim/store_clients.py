@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from fakes.batches import Put
 from sim.ha_nodes import ViolationError
 from sim.store_cluster import StoreCluster
 from sim.store_ledger import place_of, split
@@ -47,7 +48,7 @@ class Clients(StoreCluster):
                 producer.restart(store)
             if len(producer.chain) < 3 and self.rng.random() < 0.8:
                 self.serial += 1
-                producer.request(some_puts(self.rng, self.busy_topics(), self.serial))
+                producer.request(self.some_puts(producer))
             self.advance(producer, again=self.rng.random() < 0.2)
             if self.rng.random() < 0.05 and producer.done:
                 # a repetition of what was answered: a proxy's, say
@@ -55,6 +56,10 @@ class Clients(StoreCluster):
             if self.rng.random() < 0.5:
                 store.flush()
             self.positions(self.master)
+
+    def some_puts(self, producer: Producer) -> list[Put]:
+        """What its next request holds."""
+        return some_puts(self.rng, self.busy_topics(), self.serial)
 
     def replicate(self) -> None:
         """The world's."""

@@ -129,7 +129,9 @@ class Ledger:
 
     def check_once(self, store: MessageStore, damaged: Collection[int] = ()) -> None:
         """Nothing is in the log twice, and what was acknowledged without a place is there."""
-        bodies = Counter(record.body for record in records_of(store, damaged))
+        records = list(records_of(store, damaged))
+        bodies = Counter(record.body for record in records if self.counts(record))
+        present = {record.body for record in records}
         torn = self.torn(damaged)
         twice = [
             body for body, count in bodies.items() if count > 1 and body.split(b".")[0] not in torn
@@ -139,8 +141,12 @@ class Ledger:
         for request in () if damaged else self.acknowledged:
             for put in request.puts:
                 at = self.appended_at.get(put.body, 0)
-                if put.body not in bodies and at >= store.log.min_offset:
+                if put.body not in present and at >= store.log.min_offset:
                     raise ViolationError(f"{request} was acknowledged: {told(put.body)} is nowhere")
+
+    def counts(self, record: Record) -> bool:
+        """Whether its body may be there once only."""
+        return True
 
     def torn(self, damaged: Collection[int]) -> set[bytes]:
         """Requests of which damage took a record, and the producer's mark with it perhaps."""

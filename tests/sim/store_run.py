@@ -5,7 +5,7 @@ shortest(seed)    how many of its steps it takes; the checks of the end come aft
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
@@ -38,10 +38,12 @@ def small_world() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def play(seed: int, steps: int = STEPS) -> StoreWorld:
-    """Raises ViolationError with the world's history."""
+def play(
+    seed: int, steps: int = STEPS, make: Callable[[int], StoreWorld] = StoreWorld
+) -> StoreWorld:
+    """`make` builds the world. Raises ViolationError with the world's history."""
     with small_world():
-        world = StoreWorld(seed)
+        world = make(seed)
         try:
             world.begin()
             for number in range(steps):

@@ -13,7 +13,7 @@ from unittest.mock import patch
 import pytest
 
 from sim.ha_nodes import ViolationError
-from sim.store_mutations import BY_SCENE, MUTATIONS
+from sim.store_mutations import BY_SCENE, MUTATIONS, Patch
 from sim.store_run import play
 from sim.store_stage import Scene
 
@@ -57,15 +57,15 @@ def test_a_scene_keeps_every_promise(scene: Scene) -> None:
 def test_a_rule_that_is_switched_off_is_noticed(name: str) -> None:
     scene = BY_SCENE.get(name, play)
     for seed in (CAUGHT_AT.get(name, 0), *range(SEARCH)):
-        if is_caught(name, scene, seed):
+        if is_caught(MUTATIONS[name], scene, seed):
             scene(seed)  # with the rule it keeps every promise
             return
     pytest.fail(f"{name}: no seed below {SEARCH} shows it; the simulation has lost its teeth")
 
 
-def is_caught(name: str, scene: Scene, seed: int) -> bool:
+def is_caught(mutation: list[Patch], scene: Scene, seed: int) -> bool:
     with contextlib.ExitStack() as patches:
-        for place, attribute, replacement in MUTATIONS[name]:
+        for place, attribute, replacement in mutation:
             of_objects = isinstance(replacement, property)
             patches.enter_context(patch.object(place, attribute, replacement, create=of_objects))
         try:

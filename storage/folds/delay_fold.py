@@ -61,7 +61,7 @@ class DelayFold(ServiceFold):
     # ---- a ServiceFold
 
     def _take(self, batch: DispatchBatch, first: int) -> list[str]:
-        known = len(self.rows)
+        version = self.rows.version
         steps = self._steps(batch, first)
         begin = first
         for row, step_ms in steps:
@@ -70,7 +70,7 @@ class DelayFold(ServiceFold):
             self.rows.shift(step_ms)
             begin = row
         self._take_rows(batch, begin, batch.columns.count)
-        self.changes += bool(known or len(self.rows))
+        self.changes += self.rows.version != version
         return []
 
     def _steps(self, batch: DispatchBatch, first: int) -> list[tuple[int, int]]:

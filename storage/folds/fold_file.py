@@ -3,7 +3,8 @@
     dispatched or appended   |--------------------------| snapshot taken at S
     flushed                  |------------------|             S not flushed yet: it waits
                              |--------------------------| F   F >= S: written, noted = S
-    nothing for the fold to  |--------------------------------| T   noted = T, once flushed
+    nothing for the fold to  |--------------------------------| T   noted = T, once flushed; the
+                                                                    recovery point has it too
 
 A fold may be true up to what is written, which is ahead of what is flushed. So a snapshot waits
 until the log is flushed up to its position, and a later round writes it: no snapshot on the disk
@@ -40,12 +41,20 @@ class FoldFile:
         self._saved: Snapshot | None = None
         self._next = 0.0
         self._needs_from = 0
+        # the log offset of the snapshot on the disk
+        self._on_disk: int | None = None
 
     @property
     def keep_from(self) -> int | None:
         """Retention keeps the log from there on; None while no snapshot is on the disk."""
         noted = self.fold.noted
         return None if noted is None else min(noted, self._needs_from)
+
+    @property
+    def position(self) -> tuple[int, int] | None:
+        """The log offset of the snapshot on the disk, and up to which it says all."""
+        noted = self.fold.noted
+        return None if self._on_disk is None or noted is None else (self._on_disk, noted)
 
     def save(self, flushed: int, *, closing: bool) -> None:
         """The log is flushed up to `flushed`; `closing`: the last round. Raises StoreError that
@@ -55,7 +64,7 @@ class FoldFile:
             taken = None
         # what is on the disk is stale, or of a log that was cut
         at_once = closing or saved is None or not fold.holds(saved)
-        if saved is not None and not at_once and taken is None:
+        if saved is not None and fold.holds(saved) and taken is None:
             reached = fold.next_offset  # before the changes: no later one is missed
             if fold.changes == saved.changes:
                 fold.noted = max(fold.noted or 0, min(reached, flushed))
@@ -69,6 +78,7 @@ class FoldFile:
             with refusing(f"{self.path} cannot be written"):
                 write_small(self._files, self.path, taken.encode())
             self._needs_from, fold.noted = taken.needs_from, taken.log_offset
+            self._on_disk = taken.log_offset
             ended = self._monotonic()
             self._next = ended + (ended - began) / FOLDS_SHARE
             self._saved, taken = taken.without_rows(), None
@@ -90,6 +100,7 @@ class FoldFile:
         try:
             self.fold.restore(data)
             self._needs_from = self.fold.needs_from()
+            self._on_disk = self.fold.next_offset
         except (FormatError, ValueError) as error:
             return f"{self.path} is damaged and is rebuilt from the log: {error}"
         return ""

@@ -1,10 +1,11 @@
 """What the folds of the services have in common: lock, position, snapshots, the way back.
 
 Reput dispatches only what is confirmed, so a cut below `next_offset` is rare: bytes that were
-confirmed are lost, as after a forced failover. The way back is then the snapshot on the disk, if it
-is true for a position at or below the cut. Else the fold is empty at the log's begin, and the log
-is applied again from there. That takes a while, but it needs no second set of rules that undoes
-each record.
+confirmed are lost, as after a forced failover. If nothing that is cut
+off has changed the state, only the position goes back. Else the way back is the snapshot on the
+disk, if it is true for a position at or below the cut. Else the fold is empty at the log's begin,
+and the log is applied again from there. That takes a while, but it needs no second set of rules
+that undoes each record.
 
     snapshot at S                cut at C
     |----------------------------|........|        S <= C: restore, then apply S..C again
@@ -61,6 +62,8 @@ class ServiceFold(ABC):
         self.saved: Callable[[], bytes | None] = lambda: None
         self.changes = 0
         self._generation = 0
+        # no record from there on has changed the state
+        self._changed_at = 0
 
     # ---- what a service's fold is
 
@@ -99,13 +102,20 @@ class ServiceFold(ABC):
                 return []
             offsets = batch.columns.physical_offset
             first = int(offsets.searchsorted(self.next_offset))
+            before = self.changes
             faults = self._take(batch, first)
             self.next_offset = batch.end
+            if self.changes != before:
+                self._changed_at = batch.end
             return faults
 
     def truncate(self, log_offset: int, count_records: CountRecords) -> None:
         with self.lock:
             if log_offset >= self.next_offset:
+                return
+            if log_offset >= self._changed_at:
+                # what is cut off has changed nothing
+                self._set_back(log_offset)
                 return
             data, noted = self.saved(), -1 if self.noted is None else self.noted
             try:
@@ -116,6 +126,11 @@ class ServiceFold(ABC):
             except FormatError:
                 pass  # damaged: as if there were none
             self.reset(0)
+
+    def pass_to(self, log_offset: int) -> None:
+        """No record below `log_offset` changes the state that was restored."""
+        with self.lock:
+            self.next_offset = self.noted = max(self.next_offset, log_offset)
 
     def reset(self, log_offset: int) -> None:
         with self.lock:
@@ -144,6 +159,10 @@ class ServiceFold(ABC):
             self.noted = self.next_offset
 
     def _begin_generation(self, log_offset: int) -> None:
+        self._changed_at = log_offset
+        self._set_back(log_offset)
+
+    def _set_back(self, log_offset: int) -> None:
         self.next_offset = log_offset
         self.noted = None if self.noted is None else min(self.noted, log_offset)
         self._generation += 1

@@ -88,6 +88,8 @@ class WaitingRows:
     """See the module; log offsets in bytes, times in ms."""
 
     def __init__(self) -> None:
+        self.version = 0
+        """Another one after each change of what the log says."""
         self._make(_FEWEST)
         self._used = 0
         self._ended = 0
@@ -141,6 +143,7 @@ class WaitingRows:
         count = len(rows)
         if not count:
             return
+        self.version += 1
         if self._used + count > len(self._rows):
             self._make_anew(np.arange(self._used), count)
         self._rows.put(self._used, rows)
@@ -184,6 +187,7 @@ class WaitingRows:
         rows = rows[self._states[rows] != ENDED]
         if len(rows) > 1:
             rows = np.unique(rows)
+        self.version += bool(len(rows))
         self._states[rows] = ENDED
         self._ended += len(rows)
         offsets: Numbers = self._offsets[rows]
@@ -200,6 +204,7 @@ class WaitingRows:
     def shift(self, step_ms: int) -> None:
         """The clock of the store times was set by `step_ms`: what counts from one is due when it
         would have been without that."""
+        self.version += 1
         mine = self._rows.counted[: self._used]
         self._due[: self._used][mine] += step_ms
         self._forget_near()

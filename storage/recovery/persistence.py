@@ -154,6 +154,11 @@ class Persistence:
             least=queues.least,
             whole=whole,
             offsets=self._parts.consumer_offsets.on_disk,
+            folds={
+                file.fold.name: position
+                for file in self._parts.fold_files[1:]
+                if (position := file.position) is not None
+            },
         )
         if point != self._saved_point:
             with refusing(f"{self._parts.recovery_point.path} cannot be written"):

@@ -72,7 +72,7 @@ def recover(
     _load_queues(parts, analysis, report)
     _load_index(parts, analysis, report)
     _load_producers(parts, report)
-    _load_service_folds(parts, report)
+    _load_service_folds(parts, analysis, report)
     _dispatch(parts, analysis, report, progress)
     _clamp_offsets(parts, analysis, report)
     for line in report.lines():
@@ -227,12 +227,16 @@ def _offset(data: bytes) -> int:
         return ANYWHERE
 
 
-def _load_service_folds(parts: StoreParts, report: RecoveryReport) -> None:
+def _load_service_folds(parts: StoreParts, analysis: Analysis, report: RecoveryReport) -> None:
+    positions = {} if analysis.point is None else analysis.point.folds
     for fold, file in zip(parts.service_folds, parts.fold_files[1:], strict=True):
         fold.reset(report.log_start)
         fault = file.load()
         if fault:
             report.notes.append(fault)
+        snapshot, noted = positions.get(fold.name, (-1, 0))
+        if file.position is not None and file.position[0] == snapshot:
+            fold.pass_to(noted)
         if fold.next_offset > report.log_end:
             fold.truncate(report.log_end, parts.source.count_records)
 
@@ -316,12 +320,14 @@ def _confirmed_at_least(parts: StoreParts, analysis: Analysis) -> int:
 
 
 def _work(parts: StoreParts, confirmed: int) -> int:
-    """How many bytes of log dispatch has to go through, at least 1."""
-    positions = [parts.queues.next_offset, *(fold.next_offset for fold in parts.folds)]
+    """How many bytes of log dispatch has to go through, at least 1: for the queues, and once more
+    for the folds and for the index where they are behind the queues."""
+    queues = parts.queues.next_offset
+    behind = [min(fold.next_offset for fold in parts.folds)]
     if parts.index is not None:
-        positions.append(parts.index.next_offset)
-    whole = sum(max(confirmed - position, 0) for position in positions[1:])
-    whole = max(whole, confirmed - positions[0])
+        behind.append(parts.index.next_offset)
+    whole = max(confirmed - queues, 0)
+    whole += sum(max(confirmed - position, 0) for position in behind if position < queues)
     if parts.queues.damaged:
         whole += confirmed - parts.log.min_offset
     return max(whole, 1)

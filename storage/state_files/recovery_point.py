@@ -20,6 +20,8 @@ has the state at one moment:
     whole            whether a record ends at `flushed`: a replica may have flushed a part of one
     offsets          whether config/consumerOffset.json holds offsets of groups: if it and its .bak
                      are gone, they are lost, and not none
+    folds            of each fold the log offset of its snapshot, and up to which nothing in the log
+                     has changed the state since
 
 It only describes what is already on disk: it is written last and replaced atomically. If it is lost
 or damaged, recovery takes longer, and a replica forgets what it knew to be confirmed beyond its
@@ -50,6 +52,7 @@ class RecoveryPoint:
     least: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     whole: bool = False
     offsets: bool = False
+    folds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         document = {
@@ -63,6 +66,7 @@ class RecoveryPoint:
             "least": {topic: dict(ends) for topic, ends in self.least.items()},
             "whole": self.whole,
             "offsets": self.offsets,
+            "folds": {name: list(pair) for name, pair in self.folds.items()},
         }
         return encode_checked(document)
 
@@ -82,6 +86,10 @@ def decode(data: bytes) -> RecoveryPoint:
         least=_numbers(document.get("least", {})),
         whole=document.get("whole", False),
         offsets=document.get("offsets", False),
+        folds={
+            name: (int(snapshot), int(noted))
+            for name, (snapshot, noted) in document.get("folds", {}).items()
+        },
     )
 
 

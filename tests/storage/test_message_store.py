@@ -197,7 +197,8 @@ def test_a_position_inside_a_record_is_no_record() -> None:
         ([Put("nobody")], "UNKNOWN_TOPIC"),
         ([Put("T"), Put("nobody")], "UNKNOWN_TOPIC"),
         ([Put("T", 4)], "UNKNOWN_QUEUE"),
-        ([Put("SCHEDULE_TOPIC_XXXX")], "INVALID_TOPIC_NAME"),
+        ([Put("RMQ_SYS_TRANS_HALF_TOPIC")], "INVALID_TOPIC_NAME"),
+        ([Put("SCHEDULE_TOPIC_XXXX")], "BAD_RECORD"),
         ([Put("no way")], "INVALID_TOPIC_NAME"),
     ],
 )

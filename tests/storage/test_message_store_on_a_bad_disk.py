@@ -415,8 +415,9 @@ def everything(bench: Bench) -> dict[str, bytes]:
     paths = [DIRECTORY / "commitlog", DIRECTORY / "consumequeue" / "T" / "0", DIRECTORY / "index"]
     return {
         str(path / name): bytes(bench.files.content(path / name))
-        for path in [*paths, DIRECTORY / "tandemlog"]
+        for path in [*paths, DIRECTORY / "tandemlog", DIRECTORY / "tandemlog" / "folds"]
         for name in bench.files.listdir(path)
+        if name != "folds"
     }
 
 

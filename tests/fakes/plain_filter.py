@@ -8,7 +8,6 @@ import random
 import re
 from typing import Any
 
-from tandemlog.format.filter.evaluation import is_like
 from tandemlog.format.filter.expression import (
     And,
     Compare,
@@ -103,7 +102,7 @@ def evaluate(operand: Operand, properties: dict[str, str]) -> Any:
             return test[kind](value, text) != negated
         case Like(of, parts, negated):
             value = evaluate(of, properties)
-            return is_like(value, parts) != negated if isinstance(value, str) else None
+            return _is_like(value, parts) != negated if isinstance(value, str) else None
         case Compare("=", left, right):
             return _equal(evaluate(left, properties), evaluate(right, properties))
         case Compare(operator, left, right):
@@ -113,6 +112,11 @@ def evaluate(operand: Operand, properties: dict[str, str]) -> Any:
                 return None
             return _holds(operator, _compare(first, second))
     raise AssertionError(operand)
+
+
+def _is_like(text: str, parts: tuple[tuple[str | None, ...], ...]) -> bool:
+    pieces = ["".join("." if each is None else re.escape(each) for each in part) for part in parts]
+    return re.fullmatch(".*".join(pieces), text, re.DOTALL) is not None
 
 
 def _equal(first: Any, second: Any) -> bool | None:
@@ -170,6 +174,13 @@ def _order(first: float, second: float) -> int:
 
     one, two = key(first), key(second)
     return (one > two) - (one < two)
+
+
+def a_like(rng: random.Random) -> str:
+    """Beyond RocketMQ's grammar."""
+    pattern = "".join(rng.choices("e5%_ut-.1", k=rng.randrange(7)))
+    operand = rng.choice((*NAMES, "'east'", "5"))
+    return f"{operand} {rng.choice(('', 'NOT '))}LIKE '{pattern}'"
 
 
 def a_filter(rng: random.Random, depth: int = 3) -> str:

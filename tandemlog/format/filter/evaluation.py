@@ -7,6 +7,8 @@
 RocketMQ throws for an amount that is no number, and the message does not match, whatever comes
 behind; but it does not look at what comes behind once the outcome is certain. So an error is an
 outcome of its own, and AND and OR take their parts in order.
+
+A literal is looked at once, as the text of a single message, and not for each message again.
 """
 
 from collections.abc import Callable
@@ -35,6 +37,7 @@ from .expression import (
     SearchKind,
     Text,
 )
+from .like_pattern import LikePattern, Part
 from .text_column import Bools, Numbers, TextColumn, order_keys
 
 FALSE: Final = 0
@@ -88,6 +91,8 @@ class _Evaluation:
     def __init__(self, columns: Columns, count: int) -> None:
         self._columns = columns
         self._count = count
+        # BETWEEN has its first operand twice in the tree, and so has a BETWEEN in that operand
+        self._negatives: dict[int, Outcomes] = {}
 
     def outcomes(self, condition: Condition) -> Outcomes:
         match condition:
@@ -131,13 +136,22 @@ class _Evaluation:
                 return operand
             case Property(name):
                 return self._columns(name)
-            case Negative(of):
-                value = self._value(of)
-                if isinstance(value, np.ndarray):
-                    return np.where(value == ERROR, np.uint8(ERROR), np.uint8(NULL))
-                return self._all(NULL)
+            case Negative():
+                return self._negative(operand)
             case _:
                 return self.outcomes(operand)
+
+    def _negative(self, operand: Negative) -> Outcomes:
+        known = self._negatives.get(id(operand))
+        if known is not None:
+            return known
+        value = self._value(operand.of)
+        if isinstance(value, np.ndarray):
+            outcomes = np.where(value == ERROR, np.uint8(ERROR), np.uint8(NULL))
+        else:
+            outcomes = self._all(NULL)
+        self._negatives[id(operand)] = outcomes
+        return outcomes
 
     def _is_null(self, of: Operand) -> Outcomes:
         value = self._value(of)
@@ -153,7 +167,7 @@ class _Evaluation:
             return np.where(value == ERROR, np.uint8(ERROR), np.uint8(FALSE))
         if not search.text or isinstance(value, Number):
             return self._all(FALSE)
-        column = self._repeated(value.value) if isinstance(value, Text) else value
+        column = _single(value.value) if isinstance(value, Text) else value
         match search.kind:
             case SearchKind.CONTAINS:
                 hits = column.containing(search.text)
@@ -161,19 +175,18 @@ class _Evaluation:
                 hits = column.starting_with(search.text)
             case SearchKind.ENDS_WITH:
                 hits = column.ending_with(search.text)
-        return ((hits ^ search.negated) & column.present).astype(np.uint8)
+        outcomes = ((hits ^ search.negated) & column.present).astype(np.uint8)
+        return np.broadcast_to(outcomes, self._count)
 
-    def _like(
-        self, of: Operand, parts: tuple[tuple[str | None, ...], ...], *, negated: bool
-    ) -> Outcomes:
+    def _like(self, of: Operand, parts: tuple[Part, ...], *, negated: bool) -> Outcomes:
         value = self._value(of)
         if isinstance(value, np.ndarray):
             return np.where(value == ERROR, np.uint8(ERROR), np.uint8(NULL))
         if isinstance(value, Number):
             return self._all(NULL)
-        column = self._repeated(value.value) if isinstance(value, Text) else value
-        hits = column.each(lambda text: is_like(text, parts))
-        return _where(column.present, hits ^ negated, NULL)
+        column = _single(value.value) if isinstance(value, Text) else value
+        hits = column.each(LikePattern(parts).fits)
+        return np.broadcast_to(_where(column.present, hits ^ negated, NULL), self._count)
 
     def _equal(self, left: Operand, right: Operand) -> Outcomes:
         first, second = self._value(left), self._value(right)
@@ -254,10 +267,11 @@ class _Evaluation:
         kind = _kind(first, second)
         mine, others = self._numbers(first, kind), self._numbers(second, kind)
         holds = _ORDER[operator](mine.values, others.values)
-        return np.broadcast_to(holds, self._count), ~(mine.valid & others.valid)
+        wrong = ~(mine.valid & others.valid)
+        return np.broadcast_to(holds, self._count), np.broadcast_to(wrong, self._count)
 
     def _numbers(self, value: Comparable, kind: NumberKind) -> Numbers:
-        column = self._repeated(value.value) if isinstance(value, Text) else value
+        column = _single(value.value) if isinstance(value, Text) else value
         if isinstance(column, TextColumn):
             return (
                 column.doubles() if kind is NumberKind.DOUBLE else column.whole_numbers(kind.value)
@@ -267,39 +281,13 @@ class _Evaluation:
             if kind is NumberKind.DOUBLE
             else np.array([column.value], np.int64)
         )
-        return Numbers(number, np.ones(self._count, np.bool_))
-
-    def _repeated(self, text: str) -> TextColumn:
-        """A literal as the text of every message."""
-        data = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
-        zeros = np.zeros(self._count, np.int64)
-        return TextColumn(data, zeros, zeros + len(data))
+        return Numbers(number, np.ones(1, np.bool_))
 
 
-def is_like(text: str, parts: tuple[tuple[str | None, ...], ...]) -> bool:
-    """Whether the parts are in the text, in order: the first at its start and the last at its
-    end. Each is taken where it comes first, so no pattern takes more than both lengths' product."""
-    first, *middle = parts
-    if not middle:
-        return len(text) == len(first) and _is_at(text, 0, first)
-    last = middle.pop()
-    end = len(text) - len(last)
-    if end < len(first) or not (_is_at(text, 0, first) and _is_at(text, end, last)):
-        return False
-    position = len(first)
-    for part in middle:
-        while position + len(part) <= end and not _is_at(text, position, part):
-            position += 1
-        position += len(part)
-        if position > end:
-            return False
-    return True
-
-
-def _is_at(text: str, position: int, part: tuple[str | None, ...]) -> bool:
-    return all(
-        wanted is None or wanted == text[position + index] for index, wanted in enumerate(part)
-    )
+def _single(text: str) -> TextColumn:
+    """A literal as the text of one message."""
+    data = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
+    return TextColumn(data, np.zeros(1, np.int64), np.array([len(data)], np.int64))
 
 
 def _kind(first: Comparable, second: Comparable) -> NumberKind:

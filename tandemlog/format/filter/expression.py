@@ -15,10 +15,12 @@ Source: org.apache.rocketmq.filter.expression of RocketMQ 5.3, which has it from
 ours: RocketMQ has taken it out.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
 from ..errors import FormatError
+from ..words import shortened
 
 
 class FilterError(FormatError):
@@ -147,13 +149,16 @@ Operand = Condition | Number | Text | Property | Negative
 
 _INT_LEAST, _INT_MOST = -(1 << 31), (1 << 31) - 1
 _LONG_MOST = (1 << 63) - 1
+_SHOWN_DIGITS = 40
 
 
 def whole_number(digits: str) -> Number:
     """A literal without a point. Raises FilterError beyond 64 bits."""
-    value = int(digits.rstrip("lL"))
+    plain = digits.rstrip("lL")
+    value = int(plain) if len(plain) <= len(str(_LONG_MOST)) else _LONG_MOST + 1
     if value > _LONG_MOST:
-        raise FilterError(f"{digits} is more than {_LONG_MOST}, the largest whole number")
+        number = shortened(digits, _SHOWN_DIGITS)
+        raise FilterError(f"{number} is more than {_LONG_MOST}, the largest whole number")
     return Number(value, NumberKind.INT if value <= _INT_MOST else NumberKind.LONG)
 
 
@@ -258,6 +263,20 @@ def parts_of(operand: Operand) -> tuple[Operand, ...]:
             return (of,)
         case _:
             return ()
+
+
+def each_operand(condition: Condition) -> Iterator[Operand]:
+    """All of the tree, each object once: BETWEEN has its first operand twice. Without recursion."""
+    level: dict[int, Operand] = {id(condition): condition}
+    while level:
+        yield from level.values()
+        level = {id(part): part for each in level.values() for part in parts_of(each)}
+
+
+def property_names(condition: Condition) -> list[str]:
+    """Each once."""
+    names = [each.name for each in each_operand(condition) if isinstance(each, Property)]
+    return list(dict.fromkeys(names))
 
 
 def shown(operand: Operand) -> str:

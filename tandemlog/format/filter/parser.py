@@ -6,6 +6,7 @@ strict: RocketMQ refuses the number 0.0. As there, NOT binds closer than a compa
 is `(NOT a) = 5`.
 """
 
+import re
 from functools import lru_cache
 from typing import Any, Final
 
@@ -40,7 +41,17 @@ from .expression import (
 
 MAX_CHARACTERS: Final = 8192
 MAX_DEPTH: Final = 64
+_TOO_DEEP: Final = f"more than {MAX_DEPTH} levels of conditions in each other"
 _CACHED: Final = 256
+"""Trees of filters that have at most _SHORT characters, and 3 MB together."""
+_SHORT: Final = 512
+_CACHED_LONG: Final = 16
+"""Trees of longer ones: one may have 300 KB."""
+_MANY_MINUSES: Final = "-" * (MAX_DEPTH + 1)
+_MINUSES: Final = re.compile(
+    r"'(?:''|[^'])*'|/\*[^*]*\*(?:\*|[^*/][^*]*\*)*/|--[^\n\r]*[\n\r]|'|/\*|" + _MANY_MINUSES
+)
+"""Texts and comments; or more minuses than levels; or the begin of what does not end."""
 
 _GRAMMAR: Final = r"""
     ?start: any
@@ -105,17 +116,25 @@ _SHOWN: Final = {
 }  # fmt: skip
 
 
-@lru_cache(_CACHED)
 def parse(text: str) -> Condition:
     """Raises FilterError, which says where and what was expected."""
     if len(text) > MAX_CHARACTERS:
         raise FilterError(f"{len(text)} characters, the limit is {MAX_CHARACTERS}")
+    return _parse_short(text) if len(text) <= _SHORT else _parse_long(text)
+
+
+def _parse(text: str) -> Condition:
+    _check_minuses(text)
     try:
         tree: Any = _PARSER.parse(text)
     except UnexpectedInput as error:
         raise _explained(text, error) from None
     _check_depth(tree)
     return condition(tree)
+
+
+_parse_short: Final = lru_cache(_CACHED)(_parse)
+_parse_long: Final = lru_cache(_CACHED_LONG)(_parse)
 
 
 def _explained(text: str, error: UnexpectedInput) -> FilterError:
@@ -134,14 +153,27 @@ def _explained(text: str, error: UnexpectedInput) -> FilterError:
     return FilterError(f"{what}; expected {wanted}" if wanted else what, position)
 
 
+def _check_minuses(text: str) -> None:
+    """Any two minuses might begin a comment, whose end the parser would look for in all the rest of
+    the filter: for thousands in a row that takes a second."""
+    if _MANY_MINUSES not in text:
+        return
+    for found in _MINUSES.finditer(text):
+        if found[0] == _MANY_MINUSES:
+            raise FilterError(_TOO_DEEP, found.start())
+        if found[0] in ("'", "/*"):
+            return  # the parser says so
+
+
 def _check_depth(tree: Operand) -> None:
-    """Without recursion: the tree may be as deep as the text is long."""
+    """Without recursion: the tree may be as deep as the text is long. BETWEEN has its first operand
+    twice in the tree, so each operand is looked at once."""
     level, depth = [tree], 0
     while level:
         depth += 1
         if depth > MAX_DEPTH:
-            raise FilterError(f"more than {MAX_DEPTH} levels of conditions in each other")
-        level = [part for operand in level for part in parts_of(operand)]
+            raise FilterError(_TOO_DEEP)
+        level = list({id(part): part for operand in level for part in parts_of(operand)}.values())
 
 
 @v_args(inline=True)

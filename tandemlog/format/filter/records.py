@@ -7,7 +7,7 @@ from ..arrays.ragged import Buffer, byte_array
 from ..columns.headers import gather_headers
 from ..columns.property_layouts import find_properties
 from .evaluation import matches
-from .expression import Condition
+from .expression import Condition, property_names
 from .text_column import Bools, TextColumn
 
 
@@ -26,12 +26,7 @@ def selected_records(
     headers = gather_headers(data, positions, sizes)
     lengths = np.where(headers.well_formed, headers.properties_length, 0)
     starts = np.where(headers.well_formed, headers.properties_start, 0)
-    columns: dict[str, TextColumn] = {}
-
-    def column(name: str) -> TextColumn:
-        if name not in columns:
-            ((places, sizes_),) = find_properties(data, starts, lengths, [name.encode()])
-            columns[name] = TextColumn(data, places, sizes_)
-        return columns[name]
-
-    return matches(condition, column, len(positions)) | ~headers.well_formed
+    names = property_names(condition)
+    found = find_properties(data, starts, lengths, [name.encode() for name in names])
+    columns = {name: TextColumn(data, *places) for name, places in zip(names, found, strict=True)}
+    return matches(condition, columns.__getitem__, len(positions)) | ~headers.well_formed

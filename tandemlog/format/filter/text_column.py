@@ -14,13 +14,15 @@ spaces around the number, exponents, hexadecimal numbers, NaN, Infinity and a tr
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays.ragged import gather_rows
+from ..arrays.ragged import copy_slices, gather_rows
+from ..constants import PROPERTY_END
 
 Bools = NDArray[np.bool_]
 
@@ -37,6 +39,10 @@ _DECIMAL: Final = re.compile(
 _HEXADECIMAL: Final = re.compile(
     r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?"
 )
+_FEW_TEXTS: Final = 8
+"""So many are compared one after the other; more are looked up row by row."""
+_END: Final = bytes((PROPERTY_END,))
+"""A text never has this byte."""
 _JAVA_SPACE: Final = "".join(map(chr, range(0x21)))
 
 
@@ -86,16 +92,40 @@ class TextColumn(NamedTuple):
             return self.each(lambda mine: text in mine)
         encoded = text.encode("utf-8", "surrogatepass")
         result = np.zeros(len(self.starts), np.bool_)
-        for row in np.flatnonzero(self.lengths >= len(encoded)).tolist():
-            start = int(self.starts[row])
-            piece = self.data[start : start + int(self.lengths[row])]
-            result[row] = encoded in piece.tobytes()
+        rows = np.flatnonzero(self.present & (self.lengths >= len(encoded)))
+        if len(rows) and _END not in encoded:
+            result[rows[self._rows_with(encoded, rows)]] = True
         return result
 
-    def one_of(self, texts: Sequence[str] | frozenset[str]) -> Bools:
+    def _rows_with(self, encoded: bytes, rows: NDArray[np.int64]) -> list[int]:
+        """Which of `rows` have these bytes. Their texts are searched as one, each with an _END
+        behind it, so that a row without a hit costs no statement."""
+        ends = np.cumsum(self.lengths[rows] + 1)
+        joined = np.full(int(ends[-1]), _END[0], np.uint8)
+        lengths = self.lengths[rows]
+        copy_slices(self.data, self.starts[rows], joined, ends - lengths - 1, lengths)
+        text, bounds = joined.tobytes(), ends.tolist()
+        found: list[int] = []
+        place = text.find(encoded)
+        while place >= 0:
+            found.append(bisect_right(bounds, place))
+            place = text.find(encoded, bounds[found[-1]])
+        return found
+
+    def one_of(self, texts: Collection[str]) -> Bools:
         result = np.zeros(len(self.starts), np.bool_)
+        of_length: dict[int, list[bytes]] = {}
         for text in texts:
-            result |= self.equal_to(text)
+            if _is_replaced(text):
+                result |= self.equal_to(text)
+            else:
+                encoded = text.encode()
+                of_length.setdefault(len(encoded), []).append(encoded)
+        for length, wanted in of_length.items():
+            rows = np.flatnonzero(self.present & (self.lengths == length))
+            if length and len(rows):
+                texts_of_rows = gather_rows(self.data, self.starts[rows], length)
+                result[rows] = _among(texts_of_rows, wanted)
         return result
 
     def equal_to_each(self, other: "TextColumn") -> Bools:
@@ -132,10 +162,9 @@ class TextColumn(NamedTuple):
             valid[rows] = plain
             slow[rows[~plain]] = True
         for row in np.flatnonzero(slow).tolist():
-            text = self.text(row)
-            number = int(text) if len(text) <= 100 and _WHOLE.fullmatch(text) else most + 1
-            valid[row] = -most - 1 <= number <= most
-            values[row] = number if valid[row] else 0
+            number = java_whole(self.text(row), most)
+            valid[row] = number is not None
+            values[row] = number or 0
         valid &= (values <= most) & (values >= -most - 1)
         return Numbers(np.where(valid, values, 0), valid)
 
@@ -186,6 +215,20 @@ class TextColumn(NamedTuple):
         return result
 
 
+def java_whole(text: str, most: int) -> int | None:
+    """What Integer.valueOf or Long.valueOf makes of a text, by its largest number; None for a
+    NumberFormatException. Java looks at UTF-16, and knows no digit that takes two units."""
+    if not _WHOLE.fullmatch(text) or max(text) > "\uffff":
+        return None
+    number = 0
+    for digit in text.lstrip("+-"):  # int() refuses long texts, those of zeros too
+        number = number * 10 + int(digit)
+        if number > most + 1:
+            return None
+    number = -number if text[0] == "-" else number
+    return number if number <= most else None
+
+
 def java_double(text: str) -> float | None:
     """What Double.valueOf makes of a text; None for a NumberFormatException."""
     trimmed = text.strip(_JAVA_SPACE)
@@ -234,6 +277,18 @@ def _digits(
         plain &= digit | (is_point & (points < 0)) | (signed if index == 0 else False)
         points = np.where(is_point, length - index - 1, points)
     return mantissa, negative, plain & (digits > 0), points
+
+
+def _among(texts: NDArray[np.uint8], wanted: Sequence[bytes]) -> Bools:
+    """Which rows of u1[n, length] are one of `wanted`, all of that length."""
+    if len(wanted) > _FEW_TEXTS:
+        known = frozenset(wanted)
+        rows = texts.view(f"V{texts.shape[1]}").reshape(-1).tolist()
+        return np.fromiter(map(known.__contains__, rows), np.bool_, len(texts))
+    result = np.zeros(len(texts), np.bool_)
+    for each in wanted:
+        result |= (texts == np.frombuffer(each, np.uint8)).all(axis=1)
+    return result
 
 
 def _is_replaced(text: str) -> bool:

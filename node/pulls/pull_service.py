@@ -21,9 +21,14 @@ its end unchanged: it may be behind the node that the client read before, and mu
 client back (RocketMQ's rule for slaves).
 
 A round has a bound that does not depend on the request: it examines SCAN_UNITS entries and then
-returns what it has, with the position in each queue. So a filter that never matches, over as many
-queues as a request may name, occupies a reader thread for about ten milliseconds at a time. Between
-two queues a thread checks whether its caller is gone.
+returns what it has, with the position in each queue. Records that a filter looks at count as so
+many entries as they cost (storage/reads/filtering.py). So a filter that never matches, over as many
+queues as a request may name, occupies a reader thread for about ten milliseconds at a time; a very
+heavy one for as long as one get takes. Between two gets a thread checks whether its caller is gone.
+
+What a filter has skipped counts only in the log in which it was: when the node's log has begun
+another term since the round before, it may have been cut, and other messages may have the offsets
+that were skipped. So the pull begins again where its request does.
 
 The hint to read from a slave follows RocketMQ's rule too: if the messages lie further behind the
 end of the log than FAR_BEHIND_MEMORY_SHARE of the memory, they come from the disk.
@@ -59,8 +64,6 @@ MAX_TAGS = 1_024
 MAX_FILTER_ROUNDS = 64
 # Entries of all queues that a round looks at; a get of none counts as a few.
 SCAN_UNITS = 1 << 19
-FILTERED_COST = 32
-"""What a filter has to look at is a record, and costs so many times an entry."""
 _LEAST_SCANNED = 64
 # Queues that all long polls together may wait for.
 MAX_WATCHES = 1 << 18
@@ -118,7 +121,7 @@ class _Position:
 class _Pull:
     """A request in progress; `gone` tells the thread that its caller no longer waits. `waited_s`
     is what it spent waiting for a message, `messages` are those of its last round. `joined`: its
-    answer is to be one piece."""
+    answer is to be one piece. `log_term`: of the log in which `positions` have moved."""
 
     request: broker_pb2.PullRequest
     positions: list[_Position]
@@ -128,6 +131,7 @@ class _Pull:
     waited_s: float = 0.0
     messages: int = 0
     record_bytes: int = 0
+    log_term: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,14 +226,12 @@ class PullService:
             last_round = _Round((), 0, False, [each.queue_offset for each in pull.positions])
         else:
             last_round = await self._read_round(pull, caller)
-        passed = False
+            deadline = _deadline(pull, deadline)
         while not last_round.done and not self._closed and loop.time() < deadline:
             queues = [self._dense(each.topic, each.queue_id) for each in pull.positions]
             if self._ends(queues) != last_round.ends:
                 last_round = await self._read_round(pull, caller)
-                if not passed and _has_passed(pull):
-                    passed = True
-                    deadline = min(deadline, loop.time() + PASSED_WAIT_S)
+                deadline = _deadline(pull, deadline)
                 if not last_round.done and last_round.size > SMALL_BYTES:
                     # not kept while nothing happens
                     self._turns.release(caller)
@@ -338,10 +340,11 @@ class PullService:
     def _round(self, pull: _Pull) -> _Round:
         """Read the queues once. Runs in a reader thread."""
         request = pull.request
-        if not pull.positions:
-            pull.positions = self._positions(request)
         # before the reads: what a slave's log is cut behind has left its queues by then
-        log_epoch, term_id = self._log_term()
+        log_epoch, term_id = log_term = self._log_term()
+        if not pull.positions or pull.log_term not in (None, log_term):
+            pull.positions = self._positions(request)
+        pull.log_term = log_term
         head = broker_pb2.PullResponse(log_epoch=log_epoch, term_id=term_id)
         queues, ends = [], []
         room, scan = pull.room, SCAN_UNITS
@@ -406,9 +409,7 @@ class PullService:
                 condition,
             )
             looked_at = result.next_offset - before if result.status in _READ else 0
-            if condition is not None:
-                looked_at *= FILTERED_COST
-            scanned += max(looked_at, _LEAST_SCANNED)
+            scanned += max(looked_at + result.cost, _LEAST_SCANNED)
             if result.status is not GetStatus.NO_MATCHED_MESSAGE:
                 return result, False, scanned
             position.queue_offset = result.next_offset
@@ -429,10 +430,12 @@ def _condition(text: str) -> Condition | None:
         ) from error
 
 
-def _has_passed(pull: _Pull) -> bool:
-    """Whether a filter has skipped something since the request came."""
+def _deadline(pull: _Pull, deadline: float) -> float:
+    """Sooner than `deadline` if a filter has skipped something since the request came."""
     positions = pull.request.positions
     narrow = pull.request.tag_hashes or pull.request.filter
-    return bool(narrow) and any(
+    if narrow and any(
         each.queue_offset != positions[each.index].queue_offset for each in pull.positions
-    )
+    ):
+        return min(deadline, asyncio.get_running_loop().time() + PASSED_WAIT_S)
+    return deadline

@@ -51,7 +51,8 @@ class GetResult:
     """`sizes` u4[n] and `records`, n records end to end; the offsets are queue offsets.
 
     `behind` is how many bytes the last unit's record lies before the end of what can be read;
-    RocketMQ suggests a slave where that is much.
+    RocketMQ suggests a slave where that is much. `cost`: of a filter, beside the entries that were
+    examined, and as so many of them (filtering.py).
     """
 
     status: GetStatus
@@ -61,6 +62,7 @@ class GetResult:
     sizes: NDArray[np.uint32] = field(default_factory=lambda: _NO_SIZES)
     records: bytes | memoryview = b""
     behind: int = 0
+    cost: int = 0
 
     @property
     def count(self) -> int:

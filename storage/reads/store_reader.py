@@ -6,13 +6,11 @@ them; a stretch of records that lie end to end in the log is copied as one slice
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from struct import Struct
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.format.arrays.ragged import byte_array, compact
 from tandemlog.format.constants import (
     BORN_HOST_OFFSET,
     MAGIC_OFFSET,
@@ -28,7 +26,6 @@ from tandemlog.format.files.index_layout import tag_key
 from tandemlog.format.files.names import offset_file_name
 from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE, UNIT_SIZE
 from tandemlog.format.filter.expression import Condition
-from tandemlog.format.filter.records import selected_records
 from tandemlog.format.record.property_crc import wrong_property_crc
 from tandemlog.format.record.record import Record, decode_record
 from tandemlog.format.record.sys_flag import BORN_HOST_IPV6
@@ -43,6 +40,7 @@ from ..queues.queue_table import QueueTable
 from ..state_files.time_steps import TimeSteps
 from ..stats import StoreStats
 from .few_records import FEW, FewRecords
+from .filtering import Filtering
 from .record_copy import Expected, copy_records, first_missing, first_wrong
 from .results import (
     FoundRecords,
@@ -57,7 +55,6 @@ from .selection import (
     Selection,
     first_gone,
     first_impossible,
-    narrowed,
     select,
     units_to_read,
 )
@@ -65,33 +62,9 @@ from .selection import (
 # Entries of the index that one query passes.
 MAX_PASSED = 1_000_000
 ATTEMPTS = 3
-FILTERED_BYTES = 1 << 20
-"""A get with a filter looks at so many bytes of records, however few it may return."""
 
 _I32, _I64 = Struct(">i"), Struct(">q")
 _MAGIC = Struct(">I")
-
-
-@dataclass(frozen=True, slots=True)
-class Filtering:
-    """What a filter leaves of the records that were copied, and how much of it is wanted."""
-
-    condition: Condition
-    max_messages: int
-    max_bytes: int
-
-    def apply(
-        self, chosen: Selection, records: bytes | memoryview
-    ) -> tuple[Selection, bytes | memoryview]:
-        starts = np.cumsum(chosen.sizes) - chosen.sizes
-        kept = selected_records(self.condition, records, starts, chosen.sizes)
-        chosen, rows = narrowed(
-            chosen, kept, max_messages=self.max_messages, max_bytes=self.max_bytes
-        )
-        if len(rows) == len(starts):
-            return chosen, records
-        left, _ = compact(byte_array(records), starts[rows], chosen.sizes)
-        return chosen, left.data
 
 
 class StoreReader:
@@ -156,11 +129,11 @@ class StoreReader:
                 dense, queue_offset, minimum, maximum, max_messages, max_bytes, tag_hashes, floor
             )
         else:
-            most = Filtering(condition, max_messages, max_bytes)
-            examined_bytes = max(max_bytes, FILTERED_BYTES)
+            filtering = Filtering.of(condition, max_messages, max_bytes)
             return self._take(
-                dense, queue_offset, minimum, maximum, 0, examined_bytes, tag_hashes, floor, most
-            )
+                dense, queue_offset, minimum, maximum, filtering.examined_messages,
+                filtering.examined_bytes, tag_hashes, floor, filtering,
+            )  # fmt: skip
         return self._missed(GetResult(status, following, minimum, maximum))
 
     def _take(
@@ -225,9 +198,11 @@ class StoreReader:
             else:
                 row = first_wrong(records, expected)
             if records is not None and row < 0:
+                cost = 0
                 if filtering is not None:
+                    cost = filtering.cost(len(chosen.sizes), len(records))
                     chosen, records = filtering.apply(chosen, records)
-                return self._taken(dense, chosen, records, queue_offset, minimum, maximum)
+                return self._taken(dense, chosen, records, queue_offset, minimum, maximum, cost)
             wrong = int(chosen.rows[max(row, 0)])
             # Files may have been dropped, or the log cut, while we looked: then look again.
         raise self._damaged(dense, queue_offset + wrong)
@@ -264,12 +239,13 @@ class StoreReader:
         queue_offset: int,
         minimum: int,
         maximum: int,
+        cost: int,
     ) -> GetResult:
         following = queue_offset + chosen.examined
         if not len(chosen.sizes):
             removed = chosen.removed
             status = GetStatus.MESSAGE_WAS_REMOVING if removed else GetStatus.NO_MATCHED_MESSAGE
-            return self._missed(GetResult(status, following, minimum, maximum))
+            return self._missed(GetResult(status, following, minimum, maximum, cost=cost))
         self._stats.count_found(dense, len(chosen.sizes), len(records))
         return GetResult(
             GetStatus.FOUND,
@@ -279,6 +255,7 @@ class StoreReader:
             chosen.sizes.astype(np.uint32),
             records,
             self._confirmed.value - int(chosen.physical_offsets[-1]),
+            cost,
         )
 
     def _missed(self, result: GetResult) -> GetResult:

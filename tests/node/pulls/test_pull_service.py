@@ -19,6 +19,9 @@ from tandemlog_server.node.pulls.pull_service import PullLimits, PullService
 from tandemlog_server.node.pulls.read_turns import ReadTurns
 from tandemlog_server.storage.reads.results import GetResult, GetStatus
 
+COST = 100
+"""Of a message that a filter looks at."""
+
 
 @dataclass
 class FakeStore:
@@ -58,7 +61,8 @@ class FakeStore:
                 found.append(body)
         status = GetStatus.FOUND if found else GetStatus.NO_MATCHED_MESSAGE
         sizes = np.array([len(each) for each in found], np.uint32)
-        return GetResult(status, following, 0, end, sizes, b"".join(found), behind=500)
+        cost = 0 if condition is None else COST * (following - queue_offset)
+        return GetResult(status, following, 0, end, sizes, b"".join(found), 500, cost)
 
 
 class Rig:
@@ -66,6 +70,7 @@ class Rig:
         self, *, on_slave: bool = False, far_behind_bytes: int = 1 << 62, long_polls: int = 9
     ) -> None:
         self.store = FakeStore()
+        self.log_term = (1, 1)
         # (queue, body) that reput has not reached
         self.confirmed: list[tuple[int, bytes]] = []
         self.polling = LongPolling(asyncio.get_running_loop(), lambda: len(self.store.queues))
@@ -86,6 +91,7 @@ class Rig:
                 long_polls=long_polls,
                 far_behind_bytes=far_behind_bytes,
             ),
+            log_term=lambda: self.log_term,
         )
 
     async def dispatch(self) -> None:
@@ -240,6 +246,35 @@ async def test_what_a_filter_skips_is_told_long_before_the_wait_is_over(
     await until_waiting(rig)
     rig.put(0, b"x", tag=1)
     assert states(await waiting) == [(0, "OFFSET_OVERFLOW_ONE", 21)]
+
+
+@pytest.mark.parametrize("quick", [0, 512])
+async def test_what_a_filter_skips_at_once_is_told_soon_too(
+    quick: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pull_service, "PASSED_WAIT_S", 0.001)
+    monkeypatch.setattr(pull_service, "QUICK_POSITIONS", quick)
+    rig = Rig()
+    rig.put(0, *[b"x"] * 20)
+    response = await rig.pull((0, 0), filter="a = 5", wait_ms=60_000)
+    assert states(response) == [(0, "OFFSET_OVERFLOW_ONE", 20)]
+
+
+async def test_what_a_filter_skipped_does_not_count_in_another_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pull_service, "PASSED_WAIT_S", 60)
+    rig = Rig()
+    rig.put(0, *[b"x"] * 6)
+    waiting = asyncio.create_task(rig.pull((0, 1), filter="a = 5", wait_ms=60_000))
+    await until_waiting(rig)
+    # cut to 3 messages, and continued by another master
+    del rig.store.queues[0][3:]
+    rig.log_term = (2, 2)
+    rig.put(0, b"wanted", b"x", b"x", b"x")
+    response = await waiting
+    assert response.log_epoch == 2
+    assert [(each.records, each.next_offset) for each in response.queues] == [(b"wanted", 5)]
 
 
 async def test_a_filter_gives_an_account_after_a_while() -> None:
@@ -432,7 +467,7 @@ async def test_a_filter_that_cannot_be_parsed_is_refused_by_name() -> None:
 async def test_a_filter_looks_at_fewer_messages_in_one_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pull_service, "SCAN_UNITS", 4 * pull_service.FILTERED_COST)
+    monkeypatch.setattr(pull_service, "SCAN_UNITS", 4 * COST)
     rig = Rig()
     rig.put(0, *[b"other"] * 20)
     response = await rig.pull((0, 0), filter="a = 5", wait_ms=1)

@@ -30,6 +30,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from itertools import islice
+from typing import Final
 
 from ...cluster.master_questions import NO_MASTER
 from ...cluster.node import Node
@@ -55,6 +56,10 @@ from ..statistics import ConsumerCounters
 from .lanes import Lane, Lanes
 
 logger = logging.getLogger(__name__)
+
+_BATCH_BYTES: Final = 512
+"""Of memory for a batch without messages: what a filter leaves out comes as such batches, and a
+caller that takes none must not get any number of them."""
 
 FetchedBatch = tuple[ReceivedBatch, int]
 """A batch, and the turn of its queue in which it was read."""
@@ -142,14 +147,14 @@ class Fetcher:
             self._verdicts.clear(queue)
         remaining = [each for each in self.buffer if each[0].queue not in dropped]
         self.buffer = deque(remaining)
-        self._buffered = sum(len(batch.records) for batch, _ in remaining)
+        self._buffered = sum(_size(batch) for batch, _ in remaining)
         self._room.set()
         self.changed.set()
 
     def pop(self) -> FetchedBatch:
         """The oldest batch of the buffer."""
         fetched = self.buffer.popleft()
-        self._buffered -= len(fetched[0].records)
+        self._buffered -= _size(fetched[0])
         self._room.set()
         return fetched
 
@@ -289,8 +294,11 @@ class Fetcher:
 
     def _put(self, queue: Queue, batch: ReceivedBatch) -> None:
         self._fetched[queue] = batch.next_offset
+        self._append(queue, batch)
+
+    def _append(self, queue: Queue, batch: ReceivedBatch) -> None:
         self.buffer.append((batch, self._turns[queue]))
-        self._buffered += len(batch.records)
+        self._buffered += _size(batch)
 
     def _positions_now(self) -> TurnOffsets:
         read = {queue: (self._turns[queue], offset) for queue, offset in self._fetched.items()}
@@ -362,10 +370,15 @@ class Fetcher:
         self._fetched[queue] = next_offset
         status = "OFFSET_TOO_SMALL"
         empty = ReceivedBatch(*queue, status, next_offset, low, end, b"", sizes_of(b""))
-        self.buffer.append((empty, self._turns[queue]))
+        self._append(queue, empty)
 
     async def _try_another_node(self, node: Node, reason: str) -> None:
         """The node lacks something that another one may have; where there is no choice, wait."""
         if self._reader.order.read_from is not ReadFrom.MASTER:
             self._reader.leave(node, reason)
         await asyncio.sleep(0.05)
+
+
+def _size(batch: ReceivedBatch) -> int:
+    """Bytes of memory."""
+    return len(batch.records) + _BATCH_BYTES

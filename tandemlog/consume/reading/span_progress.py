@@ -254,12 +254,18 @@ class SpanProgress:
 
     def _note_damage(self, span: _Span, batch: ReceivedBatch, fault: str, endpoint: str) -> None:
         """The node at `endpoint` has no whole message at the position, or at the first one behind
-        it that its filter lets through."""
-        at = span.position
+        it that its filter lets through. A record that does not hold together may lie anywhere
+        before the next one that does: what else lies there is left out by the filter."""
+        first = last = span.position
         if self._filtered and batch.headers.well_formed[0]:
-            at = min(max(at, int(batch.headers.queue_offset[0])), span.end - 1)
-        verdict = Verdict(Kind.GONE, at + 1, batch.min_offset, batch.max_offset)
-        span.damage[endpoint] = f"{span.name} offset {at}: {fault}"
+            first = last = min(max(first, int(batch.headers.queue_offset[0])), span.end - 1)
+        elif self._filtered:
+            whole = np.flatnonzero(batch.headers.well_formed)
+            behind = batch.headers.queue_offset[whole[0]] if len(whole) else batch.next_offset
+            last = min(max(first, int(behind) - 1), span.end - 1)
+        verdict = Verdict(Kind.GONE, last + 1, batch.min_offset, batch.max_offset)
+        where = f"offset {first}" if first == last else f"offset {first} to {last}"
+        span.damage[endpoint] = f"{span.name} {where}: {fault}"
         self._verdicts.note(span.number, endpoint, verdict, 0)
 
     def _lost(self, span: _Span, verdict: Verdict) -> None:

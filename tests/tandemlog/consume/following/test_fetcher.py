@@ -15,6 +15,7 @@ from tandemlog.cluster.topology import ReadFrom
 from tandemlog.consume.follow_options import FollowOptions
 from tandemlog.consume.following.fetcher import Fetcher
 from tandemlog.consume.reading.reader import NodeOrder
+from tandemlog.consume.reading.selector import Selector
 from tandemlog.format.record.record import encode_record
 from tandemlog.v1 import broker_pb2, common_pb2
 
@@ -66,6 +67,29 @@ class FilledNode:
             sizes=SIZE.to_bytes(4, "little") * count,
         )
         return PullPart(head, b"".join(records))
+
+
+class SkippingNode(FilledNode):
+    """Each answer has passed a message of each queue, and brings none: so filters do."""
+
+    async def pull(self, request: broker_pb2.PullRequest, _: int) -> PullAnswer:
+        self.asked.append(([each.queue_id for each in request.positions], []))
+        parts = [
+            PullPart(
+                broker_pb2.QueueRecords(
+                    position_index=index,
+                    status=broker_pb2.OFFSET_OVERFLOW_ONE,
+                    next_offset=position.queue_offset + 1,
+                    max_offset=position.queue_offset + 1,
+                ),
+                b"",
+            )
+            for index, position in enumerate(request.positions)
+        ]
+        if len(self.asked) == 1_000:
+            self.at_end.set()
+            await asyncio.Event().wait()
+        return PullAnswer(tuple(parts), False, common_pb2.Error(), filtered=True)
 
 
 class OneNode:
@@ -132,3 +156,24 @@ async def test_every_message_comes_once(lanes: int) -> None:
     node = FilledNode({0: 30, 1: 3, 2: 0, 3: 7})
     order = await order_of_batches(node, 4 * SIZE, lanes)
     assert set(order) == {0, 1, 3}
+
+
+async def test_batches_without_messages_are_not_taken_without_end() -> None:
+    node = SkippingNode({0: 0, 1: 0})
+    fetcher = Fetcher(
+        cast("Reader", OneNode(node)),
+        cast("Positions", None),
+        FollowOptions(prefetch_bytes=10_000),
+        selector=Selector(where="a = 5"),
+    )
+    fetcher.read_from({("t", 0): 0, ("t", 1): 0}, lambda _: 1)
+    for _ in range(10_000):
+        await asyncio.sleep(0)
+    assert 2 < len(fetcher.buffer) < 30
+    asked = len(node.asked)
+    while fetcher.buffer:
+        fetcher.pop()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert len(node.asked) > asked
+    await fetcher.close()

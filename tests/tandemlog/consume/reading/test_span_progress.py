@@ -353,6 +353,29 @@ def test_a_cut_that_ends_a_span_while_its_answer_is_on_the_way() -> None:
     assert reading.done
 
 
+@pytest.mark.parametrize(("offsets", "following"), [([50, 60], 60), ([50], 71)])
+def test_with_a_filter_a_torn_record_is_one_loss(offsets: list[int], following: int) -> None:
+    reading = progress(QueueSpan("t", 0, 5, 99), filtered=True, fail=False)
+    index, whole = part(broker_pb2.FOUND, offsets, 71)
+    torn = bytearray(whole.records)
+    torn[int(whole.sizes[0]) - 1] ^= 1  # the length of the properties
+    damaged = index, replace(whole, records=memoryview(bytes(torn)))
+    assert accept(reading, damaged) == ([], True)
+    assert asked(reading) == [(0, following)]
+
+
+def test_with_a_filter_a_torn_record_that_another_node_has_is_read_there() -> None:
+    reading = progress(QueueSpan("t", 0, 5, 99), filtered=True)
+    nodes = frozenset({"m", "s"})
+    index, whole = part(broker_pb2.FOUND, [50, 60], 71)
+    torn = bytearray(whole.records)
+    torn[int(whole.sizes[0]) - 1] ^= 1
+    damaged = index, replace(whole, records=memoryview(bytes(torn)))
+    assert accept(reading, damaged, by="s", all_nodes=nodes) == ([], False)
+    [batch], _ = accept(reading, (index, whole), by="m", all_nodes=nodes)
+    assert list(batch.queue_offsets) == [50, 60]
+
+
 @pytest.mark.parametrize("damaged", [None, 8])
 def test_a_node_with_another_end_of_the_log_counts_up_to_it(damaged: int | None) -> None:
     """It says nothing of what is behind: neither that it is there nor that it is lost."""

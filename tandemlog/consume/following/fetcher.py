@@ -11,6 +11,7 @@ What an answer says of a queue, and what follows:
 
     FOUND, NO_MATCHED_MESSAGE     continue at next_offset
     at its end, or empty          wait
+    another than was asked for    ask another node, until each has answered so
     beyond its end                not yet: stay there, and ask another node. Lost if the master says
                                   after patience_ms that no node has it: then its log was cut
     too small, being removed,     lost if all allowed nodes report it, including the master;
@@ -42,6 +43,7 @@ from ...errors import (
     TandemlogError,
     UnknownQueueError,
     UnknownTopicError,
+    UnreadableError,
 )
 from ...format.calls import MAX_POSITIONS
 from ..follow_options import FollowOptions
@@ -104,6 +106,8 @@ class Fetcher:
         self.counters = ConsumerCounters()
         self._room = asyncio.Event()
         self._verdicts: Verdicts[Queue] = Verdicts()
+        # nodes whose answers could not be read since the last one that could
+        self._unreadable: set[str] = set()
         self.failure: TandemlogError | None = None
         self._tasks: list[asyncio.Task[None]] = []
         # A node waits for a message that is wanted: what ends must not wait for one.
@@ -189,12 +193,22 @@ class Fetcher:
             self.counters.retries += max(1, len(asked))
             logger.warning("follower waits for a node: %s", error)
             return
+        except UnreadableError as error:
+            # the retries of a pull end with its time, which one node may have spent on a long poll
+            others = {node.endpoint for node in asked} - self._unreadable
+            if not others:
+                raise
+            self._unreadable |= others
+            self.counters.retries += len(asked)
+            logger.warning("follower asks another node: %s", error)
+            return
         except (UnknownTopicError, UnknownQueueError) as error:
             await self._check_that_they_exist(queues, error)
             await self._try_another_node(asked[-1], str(error))
             return
         if pulled is None:
             return
+        self._unreadable.clear()
         try:
             ends = await self.log.ends_of(pulled, filtered=self._selector.is_narrow)
         except TandemlogError as error:

@@ -27,6 +27,7 @@ def selected_records(
     lengths = np.where(headers.well_formed, headers.properties_length, 0)
     starts = np.where(headers.well_formed, headers.properties_start, 0)
     names = property_names(condition)
-    found = find_properties(data, starts, lengths, [name.encode() for name in names])
+    encoded = [name.encode() for name in names]
+    found = find_properties(data, starts, lengths, encoded) if names else []
     columns = {name: TextColumn(data, *places) for name, places in zip(names, found, strict=True)}
     return matches(condition, columns.__getitem__, len(positions)) | ~headers.well_formed

@@ -64,3 +64,9 @@ def test_a_heavy_filter_looks_at_few_messages_in_one_get() -> None:
     assert (light.status, light.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 100)
     assert (heavy.status, heavy.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, LEAST_MESSAGES)
     assert heavy.cost > 100 * light.cost
+
+
+def test_a_filter_may_name_no_property() -> None:
+    get = stored([5] * 100, queue_file_size=4_000).store.reader.get
+    assert get("T", 0, 0, 0, 1 << 20, (), parse("1 < 2")).count == 100
+    assert get("T", 0, 0, 0, 1 << 20, (), parse("FALSE")).count == 0

@@ -16,6 +16,7 @@ from tandemlog.consume.follow_options import FollowOptions
 from tandemlog.consume.following.fetcher import Fetcher
 from tandemlog.consume.reading.reader import NodeOrder
 from tandemlog.consume.reading.selector import Selector
+from tandemlog.errors import UnreadableError
 from tandemlog.format.record.record import encode_record
 from tandemlog.v1 import broker_pb2, common_pb2
 
@@ -176,4 +177,61 @@ async def test_batches_without_messages_are_not_taken_without_end() -> None:
     for _ in range(100):
         await asyncio.sleep(0)
     assert len(node.asked) > asked
+    await fetcher.close()
+
+
+class OldNode(FilledNode):
+    """Of a version without filters: it returns everything."""
+
+    async def pull(self, request: broker_pb2.PullRequest, _: int) -> PullAnswer:
+        self.asked.append(([], []))
+        return PullAnswer((self._part(0, request.positions[0], 1),), False, common_pb2.Error())
+
+
+class Alternating(OneNode):
+    """As a Reader whose retries are over after one node: it had the long poll."""
+
+    def __init__(self, *nodes: FilledNode) -> None:
+        super().__init__(nodes[0])
+        self.nodes = nodes
+        self.calls = 0
+
+    async def ask(self, call: Callable[[Any], Awaitable[Any]]) -> Any:
+        self.calls += 1
+        return await call(self.nodes[(self.calls - 1) % len(self.nodes)])
+
+
+def filtered(reader: OneNode) -> Fetcher:
+    fetcher = Fetcher(
+        cast("Reader", reader),
+        cast("Positions", None),
+        FollowOptions(prefetch_bytes=1),
+        selector=Selector(where="a = 5"),
+    )
+    fetcher.read_from({("t", 0): 0}, lambda _: 1)
+    return fetcher
+
+
+async def test_after_a_node_that_knows_no_filters_another_one_is_asked() -> None:
+    old, new = OldNode({0: 9}), SkippingNode({0: 9})
+    old.endpoint = "old:1"
+    fetcher = filtered(Alternating(old, new))
+    for _ in range(20):
+        await asyncio.sleep(0)
+        if fetcher.buffer:
+            fetcher.pop()
+    assert fetcher.failure is None
+    assert len(old.asked) > 1
+    assert len(new.asked) > 1
+    await fetcher.close()
+
+
+async def test_where_no_node_knows_filters_the_reading_ends() -> None:
+    old, older = OldNode({0: 9}), OldNode({0: 9})
+    older.endpoint = "older:1"
+    fetcher = filtered(Alternating(old, older))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert isinstance(fetcher.failure, UnreadableError)
+    assert (len(old.asked), len(older.asked)) == (2, 1)
     await fetcher.close()

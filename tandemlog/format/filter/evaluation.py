@@ -185,7 +185,7 @@ class _Evaluation:
         if isinstance(value, Number):
             return self._all(NULL)
         column = _single(value.value) if isinstance(value, Text) else value
-        hits = column.each(LikePattern(parts).fits)
+        hits = _like_hits(column, parts)
         return np.broadcast_to(_where(column.present, hits ^ negated, NULL), self._count)
 
     def _equal(self, left: Operand, right: Operand) -> Outcomes:
@@ -282,6 +282,19 @@ class _Evaluation:
             else np.array([column.value], np.int64)
         )
         return Numbers(number, np.ones(1, np.bool_))
+
+
+def _like_hits(column: TextColumn, parts: tuple[Part, ...]) -> Bools:
+    """The usual patterns, `x`, `x%`, `%x`, `x%y` and `%x%`, by columns; others text by text."""
+    if not any(None in part for part in parts):
+        match ["".join(map(str, part)) for part in parts]:
+            case [whole]:
+                return column.equal_to(whole)
+            case [first, last]:
+                return column.starting_and_ending_with(first, last)
+            case ["", inner, ""] if inner:
+                return column.containing(inner)
+    return column.each(LikePattern(parts).fits)
 
 
 def _single(text: str) -> TextColumn:

@@ -86,6 +86,19 @@ class TextColumn(NamedTuple):
         at = self.starts + self.lengths - len(encoded)
         return self._matching(text, long, at, encoded, str.endswith)
 
+    def starting_and_ending_with(self, first: str, last: str) -> Bools:
+        """bool[n]: which do both, with different characters."""
+        if _is_replaced(first + last):
+            least = len(first) + len(last)
+            return self.each(
+                lambda mine: len(mine) >= least and mine.startswith(first) and mine.endswith(last)
+            )
+        result = self.lengths >= len(first.encode()) + len(last.encode())
+        for text, test in ((first, self.starting_with), (last, self.ending_with)):
+            if text:
+                result &= test(text)
+        return result & self.present
+
     def containing(self, text: str) -> Bools:
         """bool[n]; `text` is not empty."""
         if _is_replaced(text):

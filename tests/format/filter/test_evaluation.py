@@ -184,3 +184,34 @@ def test_a_pattern_that_nearly_fits_everywhere(pattern: str) -> None:
     text = "a" * 30_000
     messages = [{"a": text}, {"a": text + "b"}, {"a": text + "ba"}, {"a": "b" + text}]
     assert selected(f"a LIKE '{pattern}'", messages) == [False, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("aba", [True, False, False, False, False]),
+        ("ab%ba", [False, True, False, False, False]),
+        ("%ba", [True, True, False, False, False]),
+        ("\u00e9%", [False, False, True, False, True]),
+        ("%\u00e9%", [False, False, True, True, True]),
+        ("\u00e9%\u00e9", [False, False, False, False, True]),
+        ("%", [True] * 5),
+        ("%%", [True] * 5),
+        ("", [False] * 5),
+    ],
+)
+def test_a_usual_pattern(pattern: str, expected: list[bool]) -> None:
+    values = ["aba", "abba", "\u00e9", "a\u00e9", "\u00e9\u00e9"]
+    messages = [*({"a": value} for value in values), dict[str, str]()]
+    assert selected(f"a LIKE '{pattern}'", messages) == [*expected, False]
+    assert selected(f"a NOT LIKE '{pattern}'", messages) == [
+        *(not each for each in expected),
+        False,
+    ]
+
+
+def test_a_pattern_with_a_character_that_stands_for_other_bytes() -> None:
+    data = np.frombuffer(b"a\xffa", np.uint8)
+    column = TextColumn(data, np.array([0]), np.array([3]))
+    for pattern, expected in [("a\ufffd%a", True), ("a\ufffd%\ufffda", False), ("%\ufffd%", True)]:
+        assert matches(parse(f"a LIKE '{pattern}'"), lambda _: column, 1).tolist() == [expected]

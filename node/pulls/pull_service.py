@@ -24,7 +24,7 @@ A round has a bound that does not depend on the request: it examines SCAN_UNITS 
 returns what it has, with the position in each queue. Records that a filter looks at count as so
 many entries as they cost (storage/reads/filtering.py). So a filter that never matches, over as many
 queues as a request may name, occupies a reader thread for about ten milliseconds at a time; a very
-heavy one for as long as one get takes. Between two gets a thread checks whether its caller is gone.
+heavy one during one get. Between two gets a thread checks whether its caller is gone.
 
 What a filter has skipped counts only in the log in which it was: when the node's log has begun
 another term since the round before, it may have been cut, and other messages may have the offsets

@@ -6,8 +6,8 @@
     next offset                           '-- here: the first that was not taken
 
 Most of what is copied may not be selected, so a get copies more than it may return. But it is one
-call in a reader thread, and nobody can interrupt it: the heavier the filter, the fewer messages one
-get looks at. `cost` is what it then took, for those who bound the gets of a round.
+call in a reader thread, and no caller can interrupt it: the heavier the filter, the fewer messages
+one get looks at. `cost` is what it then took, for those who bound the gets of a round.
 """
 
 from dataclasses import dataclass

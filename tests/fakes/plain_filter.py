@@ -37,6 +37,7 @@ VALUES = (
     "1e999", "eu", "us", "eu-west", "it's", "\u00e9t\u00e9", "\u0663", "a b", "0.1",
     "0.30000000000000004",
     "123456789012345", "1234567890123456", "1.234567890123456", "12345.6789", "1_000", "0x10",
+    "0" * 120 + "5", "\U000104a5",
 )  # fmt: skip
 NAMES = ("a", "b", "TAGS", "price_$1")
 _NUMBERS = (
@@ -152,6 +153,7 @@ def _whole(value: Any, bits: int) -> int:
         return int(value.value)
     if (
         re.fullmatch(r"[+-]?\d+", value) is None
+        or max(value) > "\uffff"  # a digit of two UTF-16 units is none
         or not -(1 << bits - 1) <= int(value) < 1 << bits - 1
     ):
         raise ThrownError(f"NumberFormatException: {value}")

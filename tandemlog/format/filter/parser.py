@@ -162,7 +162,7 @@ def _check_minuses(text: str) -> None:
         if found[0] == _MANY_MINUSES:
             raise FilterError(_TOO_DEEP, found.start())
         if found[0] in ("'", "/*"):
-            return  # the parser says so
+            return  # the parser refuses it
 
 
 def _check_depth(tree: Operand) -> None:

@@ -113,7 +113,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("record",),
         ("files",),
         ("columns",),
-        ("delay", "filter"),
+        ("delay", "filter", "lease"),
     ),
     "tandemlog": (
         ("delayed", "lazy", "put_answer_columns"),

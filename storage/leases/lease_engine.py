@@ -1,0 +1,497 @@
+"""The work of all groups on the master: who gets which message, and what the log is to be told.
+
+    consumers                     engine (memory of one master)              log
+    receive ──begin──▶ a queue with work ──read──▶ lease ──▶ messages, handles
+    ack, nack, extend ──▶ rows of the queue
+                                     collect, every 100 ms ───────────────▶ progress records
+    give up ───────────────────────▶ take_dead_letters ───────────────────▶ %DLQ%group
+
+Any number of consumers share the queues of a topic: a queue with work stands in its topic's line,
+and each delivery takes the first one. One reading of a queue is under way at a time; the others go
+on with the next queue.
+
+What the engine knows about a queue at its begin is what the log says (progress_table.py). Leases
+are known to this master alone: the next one delivers every message again that the log does not call
+done. Pure: time is a parameter, reading and writing are the caller's; one thread at a time.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandemlog.format.lease.handle import HANDLE, encode_handles, group_hash, topic_hash
+from tandemlog.format.lease.policy import AckResult, GroupPolicy, StartAt
+from tandemlog.format.lease.progress import QueueProgress
+
+from .deliveries import Grant, adopt, lease_again, lease_new
+from .handle_operations import (
+    TO_READ,
+    Found,
+    Kind,
+    Operation,
+    Results,
+    ToRead,
+    by_queue,
+    carry_out,
+    is_same_message,
+    judge,
+)
+from .lease_values import Counters, DeadLetters, Leased, LeaseLimits, Now, Reading
+from .queue_leases import NEVER, QueueLeases
+from .read_batch import ReadBatch
+from .row_owners import RowOwners
+from .unacked import I64, State
+
+_STALE_ENTRIES: Final = 4_096
+
+
+class _Topic:
+    """The queues of one topic that a group works on, and the line of those with work."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.hash = topic_hash(name)
+        self.queues: dict[int, QueueLeases] = {}
+        self.line: deque[QueueLeases] = deque()
+
+
+class _Group:
+    def __init__(self, name: str, policy: GroupPolicy) -> None:
+        self.name = name
+        self.hash = group_hash(name)
+        self.policy = policy
+        self.topics: dict[str, _Topic] = {}
+        self.topic_of: dict[int, _Topic] = {}
+
+
+class LeaseEngine:
+    """See the module. `term` (32 bits) tells this master's handles from those of others."""
+
+    def __init__(self, limits: LeaseLimits, term: int) -> None:
+        self.limits = limits
+        self.term = term
+        self.counters = Counters()
+        self.owners = RowOwners(limits.node_unacked)
+        self._groups: dict[str, _Group] = {}
+        self._lease = 0
+        self._turn = 0
+        self._due: list[tuple[int, QueueLeases]] = []
+        self._tidy_due_at = _STALE_ENTRIES
+        self._with_news: dict[QueueLeases, None] = {}
+        self._giving_up: dict[QueueLeases, None] = {}
+        self._woken: set[tuple[str, str]] = set()
+        self._throttled: set[tuple[str, str]] = set()
+
+    # ---- groups and queues
+
+    def open_group(self, group: str, policy: GroupPolicy) -> None:
+        """The group works with this policy from now on. Another order makes it begin again from
+        what the log says: call `collect` before, and open its topics afterwards."""
+        known = self._groups.get(group)
+        if known is not None and known.policy.ordering is not policy.ordering:
+            self.forget(group)
+            known = None
+        if known is None:
+            self._groups[group] = _Group(group, policy)
+            return
+        known.policy = policy
+        for queue in self._queues_of(known):
+            queue.policy = policy
+
+    def policy_of(self, group: str) -> GroupPolicy | None:
+        known = self._groups.get(group)
+        return None if known is None else known.policy
+
+    def has_queues(self, group: str, topic: str, count: int) -> bool:
+        """Whether the first `count` queues of the topic are open for the group."""
+        known = self._groups.get(group)
+        place = None if known is None else known.topics.get(topic)
+        return place is not None and len(place.queues) >= count
+
+    def open_topic(
+        self,
+        group: str,
+        topic: str,
+        ranges: Sequence[tuple[int, int]],
+        said: Mapping[int, QueueProgress],
+        now: Now,
+    ) -> None:
+        """Queue i of the topic holds ranges[i], minimum and end; `said`: what the log says about
+        the group's queues in it. Queues that are open already only grow."""
+        known = self._groups[group]
+        place = known.topics.get(topic)
+        if place is None:
+            place = known.topics[topic] = _Topic(topic)
+            known.topic_of[place.hash] = place
+        # a queue that the topic got later is read from its begin
+        latest = known.policy.start_at is StartAt.LATEST and not said and not place.queues
+        for queue_id, (minimum, end) in enumerate(ranges):
+            queue = place.queues.get(queue_id)
+            if queue is None:
+                queue = QueueLeases(group, topic, queue_id, known.policy, self.owners)
+                place.queues[queue_id] = queue
+                state = said.get(queue_id)
+                if state is None:
+                    queue.begin(end if latest else minimum, sure=not latest)
+                else:
+                    self._load(queue, state, now)
+            queue.grew(minimum, end)
+            self._changed(queue)
+
+    def _load(self, queue: QueueLeases, state: QueueProgress, now: Now) -> None:
+        again_ms = now.ms + self.limits.grace_ms
+        queue.load(state, again_ms)
+        self._giving_up[queue] = None
+        self._arm(queue, now)
+
+    def forget(self, group: str) -> None:
+        """Leases and changes that were not collected are gone."""
+        known = self._groups.pop(group, None)
+        if known is None:
+            return
+        for queue in self._queues_of(known):
+            table = queue.rows
+            self.owners.freed(table.owner[table.state != State.GONE])
+            queue.armed_ms = NEVER
+            self._with_news.pop(queue, None)
+            self._giving_up.pop(queue, None)
+
+    def groups(self) -> Iterable[str]:
+        return self._groups
+
+    def queues(self, group: str) -> Iterator[QueueLeases]:
+        known = self._groups.get(group)
+        return iter(()) if known is None else self._queues_of(known)
+
+    @staticmethod
+    def _queues_of(known: _Group) -> Iterator[QueueLeases]:
+        for place in known.topics.values():
+            yield from place.queues.values()
+
+    def groups_of(self, topic: str) -> list[str]:
+        """The groups that have opened the topic."""
+        return [each.name for each in self._groups.values() if topic in each.topics]
+
+    def grew(self, group: str, topic: str, queue_id: int, minimum: int, end: int) -> None:
+        """The queue holds `minimum`..`end` now, all of it confirmed."""
+        known = self._groups.get(group)
+        place = None if known is None else known.topics.get(topic)
+        queue = None if place is None else place.queues.get(queue_id)
+        if queue is not None:
+            queue.grew(minimum, end)
+            self._changed(queue)
+
+    def take_woken(self) -> set[tuple[str, str]]:
+        """(group, topic) that have work since the last call: who waits for it may try again."""
+        woken, self._woken = self._woken, set()
+        return woken
+
+    # ---- receive
+
+    def begin(
+        self,
+        group: str,
+        topics: Sequence[str],
+        count: int,
+        holder: str,
+        now: Now,
+        queue_ids: Collection[int] = (),
+    ) -> tuple[Reading | None, bool]:
+        """The next reading for a consumer that wants `count` messages, None if there is no work;
+        and whether messages are held back because too many are not done. Every reading ends with
+        `finish` or `abandon`."""
+        known, throttled = self._groups[group], False
+        self._turn += 1
+        first = self._turn % len(topics)
+        for name in (*topics[first:], *topics[:first]):
+            place = known.topics[name]
+            for _ in range(len(place.line)):
+                queue = place.line.popleft()
+                if queue_ids and queue.queue_id not in queue_ids:
+                    place.line.append(queue)
+                    continue
+                reading, full = self._reading(queue, count, holder, now)
+                if full:
+                    throttled = True
+                    self._throttled.add((group, name))
+                    place.line.append(queue)
+                    continue
+                queue.listed = False
+                if reading is not None:
+                    queue.reading = True
+                    return reading, throttled
+        return None, throttled
+
+    def _reading(
+        self, queue: QueueLeases, count: int, holder: str, now: Now
+    ) -> tuple[Reading | None, bool]:
+        """And whether the bound of the node keeps new messages back."""
+        if not queue.may_be_read(self.limits.queue_unacked, now.ms):
+            return None, False
+        queue.skip()
+        again = queue.choose_ready(count)
+        if len(again):
+            return Reading(queue, again, 0, 0, holder), False
+        room = min(count, self.limits.queue_unacked - queue.rows.live)
+        share = self.owners.room(holder)
+        start, end = queue.choose_new(max(min(room, share), 0))
+        if end > start:
+            return Reading(queue, again, start, end, holder), False
+        return None, room > 0 >= share
+
+    def abandon(self, reading: Reading, now: Now, pause_ms: int = 0) -> None:
+        """Nothing could be read; the queue is tried again after the pause."""
+        queue = reading.queue
+        queue.reading = False
+        if pause_ms:
+            queue.held_until_ms = now.ms + pause_ms
+            self._arm(queue, now)
+        self._changed(queue)
+
+    def finish(self, reading: Reading, batch: ReadBatch, lease_ms: int, now: Now) -> Leased | None:
+        """The messages of `batch` are the consumer's until `lease_ms` from now; None if none are
+        left."""
+        queue = reading.queue
+        queue.reading = False
+        self._lease += 1
+        grant = Grant(self._lease, now.ms + lease_ms, now.wall_ms)
+        if len(reading.again):
+            mine = lease_again(queue, reading.again, batch, grant)
+        else:
+            mine = lease_new(queue, batch, grant, self.owners.number(reading.holder))
+        leased = self._leased(queue, batch.take(mine)) if len(mine) else None
+        if leased is not None:
+            self._arm_at(queue, now.ms + lease_ms)
+        self._changed(queue)
+        return leased
+
+    def _leased(self, queue: QueueLeases, batch: ReadBatch) -> Leased:
+        rows, _ = queue.rows.find(batch.offsets)
+        attempts = queue.rows.attempts[rows]
+        self.counters.delivered += len(rows)
+        self.counters.redelivered += int((attempts > 1).sum())
+        known = self._groups[queue.group]
+        handles = np.zeros(len(rows), HANDLE)
+        handles["version"] = 1
+        handles["attempt"], handles["queue_id"] = attempts, queue.queue_id
+        handles["group"], handles["topic"] = known.hash, known.topics[queue.topic].hash
+        handles["lease"], handles["term"] = self._lease, self.term
+        handles["queue_offset"], handles["log_offset"] = batch.offsets, batch.log_offsets
+        handles["fingerprint"] = batch.fingerprints
+        errors = {}
+        if queue.errors:
+            errors = {
+                row: queue.errors[offset]
+                for row, offset in enumerate(batch.offsets.tolist())
+                if offset in queue.errors
+            }
+        return Leased(queue, batch, attempts, encode_handles(handles), errors)
+
+    # ---- handles
+
+    def operate(
+        self, group: str, handles: NDArray[np.void], operation: Operation, now: Now
+    ) -> tuple[Results, list[ToRead]]:
+        """u1[n] AckResult of HANDLE[n], and those that must be read first: `operate_read` fills
+        their places. Topics of the handles have been opened for the group."""
+        known = self._groups[group]
+        results = np.full(len(handles), AckResult.UNKNOWN_QUEUE, np.uint8)
+        mine = (handles["group"] == known.hash) & (handles["version"] == 1)
+        results[~mine] = AckResult.OTHER_GROUP
+        unread = []
+        for rows in by_queue(handles, mine.nonzero()[0]):
+            place = known.topic_of.get(int(handles["topic"][rows[0]]))
+            queue = place.queues.get(int(handles["queue_id"][rows[0]])) if place else None
+            if queue is None:
+                continue
+            judged, at = judge(queue, handles[rows], self.term)
+            results[rows] = judged
+            accepted = np.unique(at[judged == AckResult.OK])
+            self._carry_out(queue, accepted, operation, now)
+            to_read = rows[judged == TO_READ]
+            if len(to_read):
+                unread.append(ToRead(queue, to_read, handles[to_read]))
+        self._count_invalid(results)
+        return results, unread
+
+    def operate_read(
+        self, to_read: ToRead, found: Found, operation: Operation, now: Now
+    ) -> Results:
+        """u1[n] for the handles of `to_read`, whose messages were read."""
+        queue, handles = to_read.queue, to_read.handles
+        results, at = judge(queue, handles, self.term)
+        self._carry_out(queue, np.unique(at[results == AckResult.OK]), operation, now)
+        left = (results == TO_READ).nonzero()[0]
+        results[left] = AckResult.INVALID_RECEIPT_HANDLE
+        left = left[self.same_message(found, handles)[left]]
+        if operation.kind is not Kind.ACK and queue.rows.live >= self.limits.queue_unacked:
+            left = left[:0]
+        if len(left):
+            results[left] = AckResult.OK
+            _, once = np.unique(handles["queue_offset"][left], return_index=True)
+            self._take_over(queue, left[once], handles, found, operation, now)
+        self._count_invalid(results)
+        return results
+
+    def same_message(self, found: Found, handles: NDArray[np.void]) -> NDArray[np.bool_]:
+        """bool[n]: a message lies there, and it is that of the handle."""
+        there = found.log_offsets >= 0
+        return there & is_same_message(found.log_offsets, found.fingerprints, handles)
+
+    def _take_over(
+        self,
+        queue: QueueLeases,
+        rows: I64,
+        handles: NDArray[np.void],
+        found: Found,
+        operation: Operation,
+        now: Now,
+    ) -> None:
+        """Handles of an earlier master, each message once, in the order of the queue."""
+        offsets = handles["queue_offset"][rows].astype(np.int64)
+        if operation.kind is Kind.ACK:
+            self.counters.acknowledged += len(rows)
+            queue.end_offsets(offsets)
+            self._changed(queue)
+            return
+        adopt(queue, handles[rows], found.keys[rows], now.ms, now.wall_ms)
+        at, live = queue.rows.find(offsets)
+        self._carry_out(queue, at[live], operation, now)
+
+    def _carry_out(self, queue: QueueLeases, rows: I64, operation: Operation, now: Now) -> None:
+        if not len(rows):
+            return
+        if operation.kind is Kind.ACK:
+            self.counters.acknowledged += len(rows)
+        elif operation.kind is Kind.RETRY:
+            self.counters.retried += len(rows)
+        carry_out(queue, rows, operation, now.ms)
+        if operation.kind is not Kind.ACK:
+            self._arm(queue, now)
+            self._giving_up[queue] = None
+        self._changed(queue)
+
+    def _count_invalid(self, results: Results) -> None:
+        wrong = (results >= AckResult.INVALID_RECEIPT_HANDLE) & (results != TO_READ)
+        self.counters.invalid_handles += int(wrong.sum())
+
+    # ---- time
+
+    def tick(self, now: Now) -> int:
+        """What is due comes again. Returns when to call it next (ms of `now`), NEVER for never."""
+        while self._due and self._due[0][0] <= now.ms:
+            due_ms, queue = heapq.heappop(self._due)
+            if due_ms != queue.armed_ms:
+                continue
+            self.counters.expired += queue.expire(now.ms)
+            queue.armed_ms = NEVER
+            self._giving_up[queue] = None
+            self._arm(queue, now)
+            self._changed(queue)
+        return self._due[0][0] if self._due else NEVER
+
+    def _arm(self, queue: QueueLeases, now: Now) -> None:
+        self._arm_at(queue, queue.next_due_ms(now.ms))
+
+    def _arm_at(self, queue: QueueLeases, due_ms: int) -> None:
+        """`tick` looks at the queue then, or before."""
+        if due_ms >= queue.armed_ms:
+            return
+        queue.armed_ms = due_ms
+        heapq.heappush(self._due, (due_ms, queue))
+        if len(self._due) >= self._tidy_due_at:
+            self._due = [each for each in self._due if each[0] == each[1].armed_ms]
+            heapq.heapify(self._due)
+            self._tidy_due_at = 2 * len(self._due) + _STALE_ENTRIES
+
+    # ---- dead letters
+
+    def take_dead_letters(self, count: int) -> list[DeadLetters]:
+        """Up to `count` messages whose copies are to be stored; each comes back by `buried` or
+        `not_buried`."""
+        taken: list[DeadLetters] = []
+        while self._giving_up and count > 0:
+            queue = next(iter(self._giving_up))
+            offsets = queue.take_given_up(count)
+            count -= len(offsets)
+            if not len(offsets):
+                del self._giving_up[queue]
+                continue
+            rows, _ = queue.rows.find(offsets)
+            errors = [queue.errors.get(each, "") for each in offsets.tolist()]
+            table = queue.rows
+            taken.append(
+                DeadLetters(queue, offsets, table.attempts[rows], table.first_ms[rows], errors)
+            )
+        return taken
+
+    def buried(self, letters: DeadLetters) -> None:
+        """The copies are in the log: the messages are done."""
+        queue = letters.queue
+        rows, found = queue.rows.find(letters.offsets)
+        rows = rows[found]
+        rows = rows[queue.rows.state[rows] == State.BURYING]
+        self.counters.dead_letters += len(rows)
+        queue.end_offsets(queue.rows.offset[rows])
+        self._changed(queue)
+
+    def not_buried(self, letters: DeadLetters) -> None:
+        letters.queue.not_buried(letters.offsets)
+        self._giving_up[letters.queue] = None
+
+    # ---- what the log is told
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self._with_news)
+
+    def collect(self, max_weight: int = 1 << 62) -> list[QueueProgress]:
+        """What is new, about `max_weight` bytes of it; `confirmed` or `put_back` follow."""
+        news, weight = [], 0
+        while self._with_news and weight < max_weight:
+            queue = next(iter(self._with_news))
+            del self._with_news[queue]
+            if queue.has_news:
+                news.append(queue.collect())
+                weight += news[-1].weight
+        return news
+
+    def confirmed(self, news: Iterable[QueueProgress]) -> None:
+        """The record with these is confirmed."""
+        for each in news:
+            queue = self._queue(each) if each.floor is not None else None
+            if queue is not None and not queue.begun:
+                queue.begun = True
+                self._changed(queue)
+
+    def put_back(self, news: Iterable[QueueProgress]) -> None:
+        """The record with these was not stored: they come with a later one."""
+        for each in news:
+            queue = self._queue(each)
+            if queue is not None and queue.generation == each.generation:
+                queue.put_back(each)
+                self._with_news[queue] = None
+
+    def _queue(self, of: QueueProgress) -> QueueLeases | None:
+        known = self._groups.get(of.group)
+        place = None if known is None else known.topics.get(of.topic)
+        return None if place is None else place.queues.get(of.queue_id)
+
+    # ---- parts
+
+    def _changed(self, queue: QueueLeases) -> None:
+        """It may have news for the log, and work for consumers."""
+        if queue.has_news:
+            self._with_news[queue] = None
+        if self.owners.freed_some:
+            self.owners.freed_some = False
+            self._woken |= self._throttled
+            self._throttled.clear()
+        if not queue.listed and queue.may_be_read(self.limits.queue_unacked, queue.held_until_ms):
+            queue.listed = True
+            self._groups[queue.group].topics[queue.topic].line.append(queue)
+            self._woken.add((queue.group, queue.topic))

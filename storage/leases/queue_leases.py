@@ -194,9 +194,9 @@ class QueueLeases:
         """These have failed: they come again after `delay_ms`, None for that of the policy."""
         states = self.rows.state[rows]
         rows = rows[(states == State.LEASED) | (states == State.WAITING) | (states == State.READY)]
-        self.leave_ready(rows)
         if self.policy.ordering is not Ordering.NONE:
-            self._return_later(rows)
+            rows = self._return_later(rows)
+        self.leave_ready(rows)
         self._note(rows, error)
         attempts = self.rows.attempts[rows]
         spent = attempts >= self.policy.max_attempts
@@ -210,16 +210,19 @@ class QueueLeases:
         self.rows.visible[rows] = now_ms + np.array(pauses, np.int64)[which]
         self.rows.state[rows] = State.WAITING
 
-    def _return_later(self, rows: Rows) -> None:
-        """Of the same delivery, messages of the same key behind a failed one: they cannot be
-        handled before it, so they are not tried."""
+    def _return_later(self, rows: Rows) -> Rows:
+        """Of the same delivery, messages of the same key behind a failed one come again untried,
+        because they cannot be handled before it. Returns which of `rows` are left."""
         table = self.rows
         leased = table.in_state(State.LEASED)
         for row in rows.tolist():
             key = int(table.key[row])
             if key:
                 same = (table.key[leased] == key) & (table.lease[leased] == table.lease[row])
-                self.release(leased[same & (leased > row)])
+                later = leased[same & (leased > row)]
+                self.release(later)
+                rows = np.setdiff1d(rows, later, assume_unique=True)
+        return rows
 
     def reject(self, rows: Rows, error: str) -> None:
         """These become dead letters."""

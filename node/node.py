@@ -59,6 +59,8 @@ from .settings.host_port import split_endpoint
 from .settings.listen_endpoints import Endpoints, ListenError, choose_endpoints
 from .settings.node_config import AUTO, NodeConfig
 from .settings.running_settings import RunningSettings
+from .work.dead_letter_service import DeadLetterService
+from .work.work_service import WorkService
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +82,8 @@ class Node:
     store: MessageStore
     terms: Terms
     delays: DelayService
+    work: WorkService
+    dead_letters: DeadLetterService
     membership: ClusterMembership
     waiters: ConfirmWaiters
     pump: PutPump
@@ -144,11 +148,30 @@ class Node:
             store_host=endpoints.store_host,
         )
         self.terms = Terms(self.store, part, self._clock, self.brokers, config.put, self._end_by)
-        self.delays = DelayService(self.store, DelayDesk(self.store))
-        self.terms.services = (self.delays,)
-        self._undo.callback(self.delays.close)
+        self._start_services()
         self.membership = ClusterMembership(config, self.terms, self._undo)
         await self.membership.prepare()
+
+    def _start_services(self) -> None:
+        """What the node does by itself while it is the master; the role is taken afterwards."""
+        store, config = self.store, self.config
+        self.delays = DelayService(store, DelayDesk(store))
+        self._undo.callback(self.delays.close)
+        self._known = KnownQueues(store.topics, store.queue_table)
+        self._turns = ReadTurns(config.pull.threads, byte_bound(config.limits.answer_bytes))
+        self._undo.callback(self._turns.close)
+        self.work = WorkService(
+            store,
+            self.terms,
+            self._turns,
+            self._known,
+            config.work,
+            long_polls=config.limits.long_polls,
+            sync_timeout_s=config.put.timeout_ms / 1000,
+        )
+        self.dead_letters = DeadLetterService(self.work)
+        self.terms.services = (self.delays, self.work)
+        self._undo.callback(self.work.close)
 
     def _start_put_path(self) -> None:
         loop = asyncio.get_running_loop()
@@ -171,14 +194,10 @@ class Node:
         self._undo.push_async_callback(self.pump.stop, 0.0)
 
     def _start_reads(self) -> ReadTurns:
-        store, config = self.store, self.config.pull
-        turns = ReadTurns(config.threads, byte_bound(self.config.limits.answer_bytes))
-        self._turns = turns
-        self._undo.callback(turns.close)
+        store, config, turns = self.store, self.config.pull, self._turns
         self._groups = GroupActivity(self.config.limits.metric_groups, time.monotonic)
         polling = LongPolling(asyncio.get_running_loop(), lambda: store.queue_table.count)
         store.on_dispatch(lambda queues: polling.on_dispatch(queues.tolist()))
-        self._known = KnownQueues(store.topics, store.queue_table)
         far_behind = round(machine_memory_bytes() * FAR_BEHIND_MEMORY_SHARE)
         self.pulls = PullService(
             store.reader,
@@ -318,6 +337,7 @@ class Node:
         """The first step of a stop: nothing new comes in, what came in is answered."""
         await self.server.say_not_serving()
         self.pulls.close()
+        self.work.cancel_waiting()
         if not await self.pump.stop(self.config.stop_timeout_ms / 1000):
             logger.warning(
                 "stopping: %d puts were not confirmed within %d ms, their outcome is unknown",

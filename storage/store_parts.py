@@ -15,6 +15,7 @@ from .dispatch.reput import Dispatchers, ReputService
 from .errors import StoreError
 from .folds.delay_fold import DelayFold
 from .folds.fold_file import FoldFile
+from .folds.lease_fold import LeaseFold
 from .folds.service_fold import ServiceFold
 from .index.index_service import IndexService
 from .inspect.geometry import Geometry
@@ -108,8 +109,8 @@ class StoreParts:
         self.fold_files = (self.producer_file, *service_files)
 
     def _service_folds(self) -> tuple[ServiceFold, ...]:
-        self.delays = DelayFold()
-        return (self.delays,)
+        self.delays, self.leases = DelayFold(), LeaseFold()
+        return (self.delays, self.leases)
 
     def _load_tables(self) -> None:
         config, paths, files = self.config, self.paths, self.files

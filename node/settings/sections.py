@@ -177,6 +177,26 @@ class GroupsSection(Section):
         return max(10, min(self.heartbeat_interval_ms, session_timeout_ms // 4))
 
 
+class WorkSection(Section):
+    """Work queues, on the master: messages that are leased, acknowledged one by one, and come again
+    if they are not."""
+
+    queue_unacked: Annotated[int, Ge(1), Le(1_000_000)] = 10_000
+    """Maximum number of messages of one queue that a group has received and not ended. Above it,
+    nothing new of the queue is delivered to the group."""
+    node_unacked: Annotated[int, Ge(1), Le(100_000_000)] = 1_000_000
+    """The same for all groups together; a message takes about 100 bytes of memory. One identity, or
+    one host without identities, gets three quarters at most, and less the more others have."""
+    queues: Annotated[int, Ge(1)] = 100_000
+    """Maximum number of queues, each counted once for every group that works on it."""
+    write_interval_ms: Annotated[int, Ge(1), Le(60_000)] = 100
+    """Longest time until acknowledgements are written to the log. What was not written when a
+    master is lost is delivered again."""
+    grace_ms: Annotated[int, Ge(0), Le(600_000)] = 10_000
+    """How long a new master waits before it delivers again what consumers may have received from
+    the last one."""
+
+
 class LogSection(Section):
     """What the node logs on stderr."""
 

@@ -16,14 +16,13 @@ done. Pure: time is a parameter, reading and writing are the caller's; one threa
 """
 
 import heapq
-from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.format.lease.handle import HANDLE, encode_handles, group_hash, topic_hash
+from tandemlog.format.lease.handle import HANDLE, encode_handles
 from tandemlog.format.lease.policy import AckResult, GroupPolicy, StartAt
 from tandemlog.format.lease.progress import QueueProgress
 
@@ -41,31 +40,13 @@ from .handle_operations import (
     judge,
 )
 from .lease_values import Counters, DeadLetters, Leased, LeaseLimits, Now, Reading
+from .open_groups import OpenGroup, OpenGroups
 from .queue_leases import NEVER, QueueLeases
 from .read_batch import ReadBatch
 from .row_owners import RowOwners
 from .unacked import I64, State
 
 _STALE_ENTRIES: Final = 4_096
-
-
-class _Topic:
-    """The queues of one topic that a group works on, and the line of those with work."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.hash = topic_hash(name)
-        self.queues: dict[int, QueueLeases] = {}
-        self.line: deque[QueueLeases] = deque()
-
-
-class _Group:
-    def __init__(self, name: str, policy: GroupPolicy) -> None:
-        self.name = name
-        self.hash = group_hash(name)
-        self.policy = policy
-        self.topics: dict[str, _Topic] = {}
-        self.topic_of: dict[int, _Topic] = {}
 
 
 class LeaseEngine:
@@ -76,7 +57,7 @@ class LeaseEngine:
         self.term = term
         self.counters = Counters()
         self.owners = RowOwners(limits.node_unacked)
-        self._groups: dict[str, _Group] = {}
+        self.groups = OpenGroups()
         self._lease = 0
         self._turn = 0
         self._due: list[tuple[int, QueueLeases]] = []
@@ -91,26 +72,16 @@ class LeaseEngine:
     def open_group(self, group: str, policy: GroupPolicy) -> None:
         """The group works with this policy from now on. Another order makes it begin again from
         what the log says: call `collect` before, and open its topics afterwards."""
-        known = self._groups.get(group)
+        known = self.groups.get(group)
         if known is not None and known.policy.ordering is not policy.ordering:
             self.forget(group)
             known = None
         if known is None:
-            self._groups[group] = _Group(group, policy)
+            self.groups[group] = OpenGroup(group, policy)
             return
         known.policy = policy
-        for queue in self._queues_of(known):
+        for queue in known.queues():
             queue.policy = policy
-
-    def policy_of(self, group: str) -> GroupPolicy | None:
-        known = self._groups.get(group)
-        return None if known is None else known.policy
-
-    def has_queues(self, group: str, topic: str, count: int) -> bool:
-        """Whether the first `count` queues of the topic are open for the group."""
-        known = self._groups.get(group)
-        place = None if known is None else known.topics.get(topic)
-        return place is not None and len(place.queues) >= count
 
     def open_topic(
         self,
@@ -122,11 +93,8 @@ class LeaseEngine:
     ) -> None:
         """Queue i of the topic holds ranges[i], minimum and end; `said`: what the log says about
         the group's queues in it. Queues that are open already only grow."""
-        known = self._groups[group]
-        place = known.topics.get(topic)
-        if place is None:
-            place = known.topics[topic] = _Topic(topic)
-            known.topic_of[place.hash] = place
+        known = self.groups[group]
+        place = known.topic(topic)
         # a queue that the topic got later is read from its begin
         latest = known.policy.start_at is StartAt.LATEST and not said and not place.queues
         for queue_id, (minimum, end) in enumerate(ranges):
@@ -150,37 +118,25 @@ class LeaseEngine:
 
     def forget(self, group: str) -> None:
         """Leases and changes that were not collected are gone."""
-        known = self._groups.pop(group, None)
+        known = self.groups.pop(group, None)
         if known is None:
             return
-        for queue in self._queues_of(known):
+        for queue in known.queues():
             table = queue.rows
             self.owners.freed(table.owner[table.state != State.GONE])
-            queue.armed_ms = NEVER
+            queue.armed_ms, queue.forgotten = NEVER, True
             self._with_news.pop(queue, None)
             self._giving_up.pop(queue, None)
 
-    def groups(self) -> Iterable[str]:
-        return self._groups
-
-    def queues(self, group: str) -> Iterator[QueueLeases]:
-        known = self._groups.get(group)
-        return iter(()) if known is None else self._queues_of(known)
-
-    @staticmethod
-    def _queues_of(known: _Group) -> Iterator[QueueLeases]:
-        for place in known.topics.values():
-            yield from place.queues.values()
-
-    def groups_of(self, topic: str) -> list[str]:
-        """The groups that have opened the topic."""
-        return [each.name for each in self._groups.values() if topic in each.topics]
+    def pass_over(self, queue: QueueLeases, start: int, end: int) -> None:
+        """Everything from `start` to before `end` is done, without a consumer."""
+        if not queue.forgotten:
+            queue.pass_over(start, end)
+            self._changed(queue)
 
     def grew(self, group: str, topic: str, queue_id: int, minimum: int, end: int) -> None:
         """The queue holds `minimum`..`end` now, all of it confirmed."""
-        known = self._groups.get(group)
-        place = None if known is None else known.topics.get(topic)
-        queue = None if place is None else place.queues.get(queue_id)
+        queue = self.groups.queue(group, topic, queue_id)
         if queue is not None:
             queue.grew(minimum, end)
             self._changed(queue)
@@ -204,7 +160,7 @@ class LeaseEngine:
         """The next reading for a consumer that wants `count` messages, None if there is no work;
         and whether messages are held back because too many are not done. Every reading ends with
         `finish` or `abandon`."""
-        known, throttled = self._groups[group], False
+        known, throttled = self.groups[group], False
         self._turn += 1
         first = self._turn % len(topics)
         for name in (*topics[first:], *topics[:first]):
@@ -257,10 +213,13 @@ class LeaseEngine:
         left."""
         queue = reading.queue
         queue.reading = False
+        if queue.forgotten:
+            return None
         self._lease += 1
         grant = Grant(self._lease, now.ms + lease_ms, now.wall_ms)
         if len(reading.again):
-            mine = lease_again(queue, reading.again, batch, grant)
+            looked_at = reading.again[reading.again < batch.end]
+            mine = lease_again(queue, looked_at, batch, grant)
         else:
             mine = lease_new(queue, batch, grant, self.owners.number(reading.holder))
         leased = self._leased(queue, batch.take(mine)) if len(mine) else None
@@ -274,7 +233,7 @@ class LeaseEngine:
         attempts = queue.rows.attempts[rows]
         self.counters.delivered += len(rows)
         self.counters.redelivered += int((attempts > 1).sum())
-        known = self._groups[queue.group]
+        known = self.groups[queue.group]
         handles = np.zeros(len(rows), HANDLE)
         handles["version"] = 1
         handles["attempt"], handles["queue_id"] = attempts, queue.queue_id
@@ -298,7 +257,7 @@ class LeaseEngine:
     ) -> tuple[Results, list[ToRead]]:
         """u1[n] AckResult of HANDLE[n], and those that must be read first: `operate_read` fills
         their places. Topics of the handles have been opened for the group."""
-        known = self._groups[group]
+        known = self.groups[group]
         results = np.full(len(handles), AckResult.UNKNOWN_QUEUE, np.uint8)
         mine = (handles["group"] == known.hash) & (handles["version"] == 1)
         results[~mine] = AckResult.OTHER_GROUP
@@ -323,6 +282,8 @@ class LeaseEngine:
     ) -> Results:
         """u1[n] for the handles of `to_read`, whose messages were read."""
         queue, handles = to_read.queue, to_read.handles
+        if queue.forgotten:
+            return np.full(len(handles), AckResult.UNKNOWN_QUEUE, np.uint8)
         results, at = judge(queue, handles, self.term)
         self._carry_out(queue, np.unique(at[results == AckResult.OK]), operation, now)
         left = (results == TO_READ).nonzero()[0]
@@ -382,7 +343,7 @@ class LeaseEngine:
     # ---- time
 
     def tick(self, now: Now) -> int:
-        """What is due comes again. Returns when to call it next (ms of `now`), NEVER for never."""
+        """What is due comes again. Returns `next_due_ms`."""
         while self._due and self._due[0][0] <= now.ms:
             due_ms, queue = heapq.heappop(self._due)
             if due_ms != queue.armed_ms:
@@ -392,6 +353,11 @@ class LeaseEngine:
             self._giving_up[queue] = None
             self._arm(queue, now)
             self._changed(queue)
+        return self.next_due_ms
+
+    @property
+    def next_due_ms(self) -> int:
+        """When `tick` has something to do (ms of Now), NEVER for never."""
         return self._due[0][0] if self._due else NEVER
 
     def _arm(self, queue: QueueLeases, now: Now) -> None:
@@ -429,6 +395,11 @@ class LeaseEngine:
             )
         return taken
 
+    @property
+    def has_dead_letters(self) -> bool:
+        """Whether `take_dead_letters` may return some."""
+        return bool(self._giving_up)
+
     def buried(self, letters: DeadLetters) -> None:
         """The copies are in the log: the messages are done."""
         queue = letters.queue
@@ -440,6 +411,8 @@ class LeaseEngine:
         self._changed(queue)
 
     def not_buried(self, letters: DeadLetters) -> None:
+        if letters.queue.forgotten:
+            return
         letters.queue.not_buried(letters.offsets)
         self._giving_up[letters.queue] = None
 
@@ -463,7 +436,7 @@ class LeaseEngine:
     def confirmed(self, news: Iterable[QueueProgress]) -> None:
         """The record with these is confirmed."""
         for each in news:
-            queue = self._queue(each) if each.floor is not None else None
+            queue = self._of(each) if each.floor is not None else None
             if queue is not None and not queue.begun:
                 queue.begun = True
                 self._changed(queue)
@@ -471,20 +444,20 @@ class LeaseEngine:
     def put_back(self, news: Iterable[QueueProgress]) -> None:
         """The record with these was not stored: they come with a later one."""
         for each in news:
-            queue = self._queue(each)
+            queue = self._of(each)
             if queue is not None and queue.generation == each.generation:
                 queue.put_back(each)
                 self._with_news[queue] = None
 
-    def _queue(self, of: QueueProgress) -> QueueLeases | None:
-        known = self._groups.get(of.group)
-        place = None if known is None else known.topics.get(of.topic)
-        return None if place is None else place.queues.get(of.queue_id)
+    def _of(self, progress: QueueProgress) -> QueueLeases | None:
+        return self.groups.queue(progress.group, progress.topic, progress.queue_id)
 
     # ---- parts
 
     def _changed(self, queue: QueueLeases) -> None:
         """It may have news for the log, and work for consumers."""
+        if queue.forgotten:
+            return
         if queue.has_news:
             self._with_news[queue] = None
         if self.owners.freed_some:
@@ -493,5 +466,5 @@ class LeaseEngine:
             self._throttled.clear()
         if not queue.listed and queue.may_be_read(self.limits.queue_unacked, queue.held_until_ms):
             queue.listed = True
-            self._groups[queue.group].topics[queue.topic].line.append(queue)
+            self.groups[queue.group].topics[queue.topic].line.append(queue)
             self._woken.add((queue.group, queue.topic))

@@ -67,6 +67,20 @@ class DeadLetters:
     first_ms: I64
     errors: Sequence[str]
 
+    def only(self, offsets: Sequence[int]) -> "DeadLetters":
+        """Those with one of these queue offsets."""
+        return self._part(np.isin(self.offsets, offsets).nonzero()[0])
+
+    def without(self, offsets: Sequence[int]) -> "DeadLetters":
+        """The others."""
+        return self._part((~np.isin(self.offsets, offsets)).nonzero()[0])
+
+    def _part(self, rows: I64) -> "DeadLetters":
+        errors = [self.errors[row] for row in rows.tolist()]
+        return DeadLetters(
+            self.queue, self.offsets[rows], self.attempts[rows], self.first_ms[rows], errors
+        )
+
 
 @dataclass(slots=True)
 class Counters:

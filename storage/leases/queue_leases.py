@@ -65,6 +65,8 @@ class QueueLeases:
         self.ready = 0
         self.reading = False
         self.listed = False
+        self.forgotten = False
+        """The engine does not know it any more."""
         self.armed_ms = NEVER
         self.held_until_ms = 0
         self.news = News()
@@ -107,6 +109,19 @@ class QueueLeases:
         self.end = max(self.end, maximum)
         if minimum > self.floor:
             self.pass_over(self.floor, minimum)
+
+    def is_done(self, offset: int) -> bool:
+        return offset < self.floor or offset in self.ended
+
+    @property
+    def left(self) -> int:
+        """How many messages are not done."""
+        return self.left_from(self.floor)
+
+    def left_from(self, start: int) -> int:
+        """How many messages from `start` on, which is no lower than the floor, are not done."""
+        done = sum(max(min(end, self.end) - max(begin, start), 0) for begin, end in self.ended)
+        return max(self.end - start, 0) - done
 
     # ---- what can be delivered
 

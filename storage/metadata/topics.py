@@ -23,6 +23,7 @@ from tandemlog.format.constants import (
     topic_fault,
 )
 from tandemlog.format.errors import FormatError
+from tandemlog.format.lease.policy import GroupPolicy, decode_policy, encode_policy
 
 from ..disk.file_system import FileSystem
 from ..errors import StoreError
@@ -324,6 +325,25 @@ class GroupTable(JsonTable[Json]):
                 )
             self._change({**self.table, name: new_group(name)}, now_ms)
         return True
+
+    def policy(self, name: str) -> GroupPolicy:
+        """How the group works on its queues; RocketMQ's defaults for one that is not there."""
+        row = self.table.get(name)
+        return decode_policy(row if isinstance(row, Mapping) else {})
+
+    def set_policy(self, name: str, policy: GroupPolicy, now_ms: int) -> None:
+        """Durable on return. Raises MetadataError for a policy that no group can have, or a group
+        that is not there."""
+        with self._lock:
+            row = self.table.get(name)
+            if not isinstance(row, Mapping):
+                raise MetadataError("UNKNOWN_GROUP", "group", f"there is no group {name!r}")
+            try:
+                changed = encode_policy(policy, row)
+            except FormatError as error:
+                raise MetadataError("INVALID_ARGUMENT", "policy", str(error)) from error
+            if changed != row:
+                self._change({**self.table, name: changed}, now_ms)
 
     def delete(self, name: str, now_ms: int) -> bool:
         """Whether it was there; durable on return."""

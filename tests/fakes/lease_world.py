@@ -91,6 +91,7 @@ class LeaseWorld:
     deliver_unconfirmed: bool = False
     confirming: float = 0.15
     """How often replicas catch up: rarely means that a failover takes more away."""
+    failing: float = 0.02
     grace_ms: int = 0
     filtered: Callable[[Message], bool] = lambda message: True
 
@@ -232,7 +233,9 @@ class LeaseWorld:
         queue = self.queue(reading.queue.queue_id, self.visible())
         if len(reading.again):
             found = [queue[offset] for offset in reading.again.tolist()]
-            batch = plain_batch(0, 0, found, self.filtered)
+            found = found[: self.random.randint(1, len(found))]
+            first, last = found[0][1].queue_offset, found[-1][1].queue_offset
+            batch = plain_batch(first, last + 1, found, self.filtered)
         else:
             end = self.random.randint(reading.start + 1, reading.end)
             batch = plain_batch(reading.start, end, queue[reading.start : end], self.filtered)
@@ -301,24 +304,33 @@ class LeaseWorld:
             self.bury()
         elif choice < 0.965:
             self.write_state()
-        elif choice < 0.985:
+        elif choice < 0.965 + self.failing:
             self.fail_over()
         self.check()
 
     def _answer(self) -> None:
         if not self.held:
             return
-        chosen = self.random.sample(self.held, self.random.randint(1, min(3, len(self.held))))
+        held = self.held
+        cut = [each for each in held if self._is_cut(each.message)]
+        if cut and self.random.random() < 0.7:
+            # what makes acknowledgements dangerous: another message lies there now
+            held = cut
+        chosen = self.random.sample(held, self.random.randint(1, min(3, len(held))))
         kind = self.random.choice((*[Kind.ACK] * 4, *Kind))
         ms = self.random.choice((0, 20, None)) if kind is Kind.RETRY else 60
         self.send(chosen, Operation(kind, ms, self.random.choice(("", "it failed"))))
         if self.random.random() < 0.7:
             self.held = [each for each in self.held if each not in chosen]
 
+    def _is_cut(self, message: Message) -> bool:
+        queue = self.queues[message.queue_id]
+        return message.queue_offset < len(queue) and queue[message.queue_offset][1] != message
+
     def check(self) -> None:
         """What the engine counts by itself agrees with its columns."""
         live = 0
-        for queue in self.engine.queues(GROUP):
+        for queue in self.engine.groups.queues(GROUP):
             states = queue.rows.state
             if queue.ready != int((states == State.READY).sum()):
                 self.faults.append(f"ready is {queue.ready}")

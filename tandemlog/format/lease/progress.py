@@ -15,10 +15,10 @@ earliest, so a thousand consecutive messages take some bytes.
 
 Such a record is an ordinary message of a system topic, so it is replicated, confirmed and cut like
 any other, and every node that applies these records in the log's order knows the same. An entry
-says only what is new. A record of kind STATE is a piece of everything that was known at its place in
-the log: a node whose log begins later than the first records needs no more than the pieces of one
-set. An entry never takes back what an earlier one ended, unless its `generation` is higher: then the
-queue begins again at `floor`.
+says only what is new. A record of kind STATE is a piece of everything that was known at its place
+in the log: a node whose log begins later than the first records needs no more than the pieces of
+one set. An entry never takes back what an earlier one ended, unless its `generation` is higher:
+then the queue begins again at `floor`.
 """
 
 import zlib
@@ -39,7 +39,7 @@ U16 = NDArray[np.uint16]
 PROGRESS_VERSION: Final = 1
 MAX_RAW: Final = 64 << 20
 """Bytes of the entries of one record."""
-_MAGIC: Final = b"TLWP"
+PROGRESS_MAGIC: Final = b"TLWP"
 _HEAD: Final = Struct("<4sBB2xIQII")
 _PLACE: Final = Struct("<IIq")
 _COLUMN: Final = Struct("<IB")
@@ -107,7 +107,7 @@ def encode_progress(progress: Progress) -> bytes:
     if len(raw) > MAX_RAW:
         raise FormatError(f"a progress record has {len(raw)} bytes, the limit is {MAX_RAW}")
     head = _HEAD.pack(
-        _MAGIC, PROGRESS_VERSION, progress.kind, len(raw), progress.set_id, progress.piece,
+        PROGRESS_MAGIC, PROGRESS_VERSION, progress.kind, len(raw), progress.set_id, progress.piece,
         progress.pieces,
     )  # fmt: skip
     return head + zlib.compress(raw, 1)
@@ -118,7 +118,7 @@ def decode_progress(body: bytes | memoryview) -> Progress:
     if len(body) < _HEAD.size:
         raise FormatError(f"a progress record of {len(body)} bytes has no head")
     magic, version, kind, size, set_id, piece, pieces = _HEAD.unpack_from(body)
-    if magic != _MAGIC or version != PROGRESS_VERSION:
+    if magic != PROGRESS_MAGIC or version != PROGRESS_VERSION:
         raise FormatError(f"no progress record of version {PROGRESS_VERSION}: {bytes(body[:5])!r}")
     if kind > ProgressKind.STATE or size > MAX_RAW or not piece < pieces:
         raise FormatError(f"progress record: kind {kind}, {size} bytes, piece {piece} of {pieces}")

@@ -1,0 +1,1 @@
+"""Work queues on the node that is the master: leases, retries, dead letters."""

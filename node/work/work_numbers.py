@@ -1,0 +1,61 @@
+"""The numbers of a group's work, out of the engine's columns."""
+
+import numpy as np
+
+from tandemlog.format.lease.policy import GroupPolicy
+from tandemlog_server.storage.leases.lease_engine import LeaseEngine
+from tandemlog_server.storage.leases.queue_leases import QueueLeases
+from tandemlog_server.storage.leases.unacked import State
+
+from .work_requests import GroupWork, QueueWork
+
+MOST_ATTEMPTS = 32
+"""More attempts are counted together."""
+
+
+def group_work(
+    engine: LeaseEngine, group: str, policy: GroupPolicy, dead_letters: int
+) -> GroupWork:
+    """All queues that are open for the group."""
+    queues, attempts, dead = [], np.zeros(MOST_ATTEMPTS + 1, np.int64), 0
+    for queue in engine.groups.queues(group):
+        states = _states(queue)
+        dead += int(states[State.GIVEN_UP] + states[State.BURYING])
+        live = queue.rows.state != State.GONE
+        tried = np.minimum(queue.rows.attempts[live], MOST_ATTEMPTS)
+        attempts += np.bincount(tried, minlength=MOST_ATTEMPTS + 1)
+        queues.append(_queue_work(queue, states))
+    oldest = [each.oldest_unacked_ms for each in queues if each.oldest_unacked_ms is not None]
+    most = int(attempts.nonzero()[0].max()) if attempts.any() else 0
+    return GroupWork(
+        policy,
+        sum(each.leased for each in queues),
+        sum(each.waiting_retry for each in queues),
+        sum(each.ready for each in queues),
+        dead,
+        dead_letters,
+        min(oldest, default=None),
+        tuple(attempts[1 : most + 1].tolist()),
+        tuple(queues),
+    )
+
+
+def _states(queue: QueueLeases) -> list[int]:
+    counts: list[int] = np.bincount(queue.rows.state, minlength=len(State)).tolist()
+    return counts
+
+
+def _queue_work(queue: QueueLeases, states: list[int]) -> QueueWork:
+    first = queue.rows.first_ms[(queue.rows.state != State.GONE) & (queue.rows.first_ms > 0)]
+    return QueueWork(
+        queue.topic,
+        queue.queue_id,
+        queue.floor,
+        queue.next,
+        queue.end,
+        states[State.LEASED],
+        states[State.WAITING],
+        states[State.READY],
+        queue.rows.live,
+        int(first.min()) if len(first) else None,
+    )

@@ -1,0 +1,395 @@
+"""Work queues as the wire asks for them: receive, acknowledge, try again, extend, give up.
+
+    receive   queues with work ─▶ one reader thread reads them all ─▶ leases ─▶ messages, handles
+              none ─▶ wait for work in any queue of any topic, up to wait_ms
+    others    handles ─▶ rows of the engine, or first: which message lies there (a thread)
+
+The engine belongs to the event loop, and each call of it takes microseconds for many messages; only
+reading and writing are done by threads. On a node that is not the master every call is refused with
+the name of the master. A receive whose caller is gone gives its messages back.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandemlog.format.arrays.ragged import byte_array
+from tandemlog.format.lease.handle import decode_handles
+from tandemlog.format.lease.policy import AckResult, GroupPolicy, short_error
+from tandemlog.v1 import common_pb2
+from tandemlog_server.storage.errors import StoreError
+from tandemlog_server.storage.leases.handle_operations import Kind, Operation
+from tandemlog_server.storage.leases.lease_values import Leased, Reading
+from tandemlog_server.storage.leases.read_batch import ReadBatch
+from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.services.lease_desk import LeaseDesk
+from tandemlog_server.storage.shares import Shares
+
+from ..access.caller import Caller
+from ..error_status import RequestRefusedError
+from ..pulls.known_queues import KnownQueues
+from ..pulls.read_turns import ReadTurns
+from ..roles.role import CurrentRole, NodeRole
+from ..settings.sections import WorkSection
+from .dispatch_notices import DispatchNotices
+from .waiting_receives import Waiter
+from .work_numbers import group_work
+from .work_requests import (
+    GroupWork,
+    LeasedMessages,
+    ReceiveRequest,
+    ReceiveResult,
+    check_delay,
+    check_group,
+    check_lease,
+    check_receive,
+    checked_handles,
+)
+from .work_term import WorkTerm
+
+logger = logging.getLogger(__name__)
+
+MOST_READINGS: Final = 64
+"""Queues that one step of a receive reads."""
+UNREADABLE_MS: Final = 1_000
+"""Until a queue that could not be read is tried again."""
+NOT_YET_MS: Final = 20
+SLACK_S: Final = 1.0
+"""How long a receive may look for messages after its wait is over."""
+
+Read = list[tuple[Reading, ReadBatch | StoreError | None]]
+
+
+class WorkService:
+    """See the module. `long_polls`: how many receives may wait, of all callers."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        current: CurrentRole,
+        turns: ReadTurns,
+        known: KnownQueues,
+        settings: WorkSection,
+        *,
+        long_polls: int,
+        sync_timeout_s: float,
+    ) -> None:
+        self.settings = settings
+        self.term: WorkTerm | None = None
+        self._store = store
+        self._current = current
+        self._turns = turns
+        self._known = known
+        self._sync_timeout_s = sync_timeout_s
+        self._closing = False
+        self._desk = LeaseDesk(store)
+        self._waits = Shares(long_polls)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="work")
+        self._notices = DispatchNotices(store, asyncio.get_running_loop(), self._grew)
+
+    # ---- terms
+
+    def begin(self, role: NodeRole) -> None:
+        """The node is the master, in this role."""
+        number = crc32(f"{role.epoch()}/{self._store.clock.now_ms()}".encode())
+        self.term = WorkTerm(
+            self._store, self._desk, role, self._known, self.settings, number, self._thread
+        )
+
+    async def end(self) -> None:
+        term, self.term = self.term, None
+        if term is not None:
+            await term.end()
+
+    def close(self) -> None:
+        """No term will begin any more."""
+        self._notices.close()
+        self._thread.shutdown(wait=True)
+
+    def cancel_waiting(self) -> None:
+        """The node stops: receives that wait end."""
+        self._closing = True
+        if self.term is not None:
+            self.term.waiting.wake_all()
+
+    def _grew(self, queues: Sequence[int]) -> None:
+        if self.term is not None:
+            self.term.grew(queues)
+
+    async def ready(self) -> WorkTerm:
+        """Raises RequestRefusedError on a node that is not the master, or does not know yet what
+        the last one was told."""
+        term = self.term
+        if term is None:
+            self._current.role.require_master("receive from")
+            raise self._current.role.no_master("receive from")
+        await term.ready()
+        return term
+
+    # ---- receive
+
+    async def receive(self, request: ReceiveRequest, caller: Caller) -> ReceiveResult:
+        """Raises RequestRefusedError, MetadataError. Who cannot send the answer any more gives the
+        messages back by `release`."""
+        check_receive(request)
+        term = await self.ready()
+        await term.open(request.group, request.topics, create=True)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + request.wait_ms / 1000
+        waiter = Waiter([(request.group, each) for each in request.topics])
+        while True:
+            leased, throttled = await self._fill(term, request, caller, deadline + SLACK_S)
+            if leased or self._closing or loop.time() >= deadline:
+                return _result(leased, request.lease_ms, throttled, term)
+            self._check_room(caller)
+            with term.waiting.waiting(waiter):
+                term.waiting.pass_on(waiter)
+                await self._wait(waiter, caller, deadline)
+            term.check()
+
+    async def _wait(self, waiter: Waiter, caller: Caller, deadline: float) -> None:
+        self._waits.take(caller.holder)
+        try:
+            with caller.long_poll():
+                async with asyncio.timeout_at(deadline):
+                    await waiter.event.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._waits.give_back(caller.holder)
+
+    def _check_room(self, caller: Caller) -> None:
+        waits, holder = self._waits, caller.holder
+        if not waits.may_take(holder):
+            raise RequestRefusedError(
+                common_pb2.BUSY,
+                f"{waits.held} receives are waiting on this node, {waits.of(holder)} of them of "
+                f"this identity or host; the limit limits.long_polls is {waits.limit} for all, "
+                f"{waits.most(holder)} of it for one now; try again later, or without wait_ms",
+                field="wait_ms",
+                limit=waits.limit,
+                actual=waits.held + 1,
+            )
+
+    async def _fill(
+        self, term: WorkTerm, request: ReceiveRequest, caller: Caller, until: float
+    ) -> tuple[list[Leased], bool]:
+        """What there is now, and whether more is held back."""
+        leased: list[Leased] = []
+        loop = asyncio.get_running_loop()
+        room, room_bytes = request.max_messages, request.max_bytes
+        throttled = False
+        while room > 0 and room_bytes > 0:
+            readings, full = self._choose(term, request, caller, room)
+            throttled |= full
+            if not readings:
+                break
+            read = await self._read(term, readings, request, caller, room_bytes, leased)
+            for reading, batch in read:
+                each = self._lease(term, reading, batch, request.lease_ms)
+                if each is not None:
+                    leased.append(each)
+                    room -= len(each.batch.offsets)
+                    room_bytes -= len(each.batch.records)
+            term.after()
+            if leased or loop.time() >= until:
+                # the next call gets the rest; an answer is not held up by more reading
+                break
+        return leased, throttled
+
+    def _choose(
+        self, term: WorkTerm, request: ReceiveRequest, caller: Caller, room: int
+    ) -> tuple[list[Reading], bool]:
+        readings: list[Reading] = []
+        throttled = False
+        while room > 0 and len(readings) < MOST_READINGS:
+            reading, full = term.engine.begin(
+                request.group, request.topics, room, caller.holder, term.now(), request.queues
+            )
+            throttled |= full
+            if reading is None:
+                break
+            readings.append(reading)
+            room -= reading.count
+        return readings, throttled
+
+    async def _read(
+        self,
+        term: WorkTerm,
+        readings: Sequence[Reading],
+        request: ReceiveRequest,
+        caller: Caller,
+        room_bytes: int,
+        leased: Sequence[Leased],
+    ) -> Read:
+        try:
+            read = await self._turns.run(
+                caller,
+                partial(self._read_all, readings, request, room_bytes),
+                room=room_bytes,
+                size_of=_bytes_of,
+            )
+            term.check()
+            return read
+        except BaseException:
+            if not term.ended:
+                for reading in readings:
+                    term.engine.abandon(reading, term.now())
+                self._give_back(term, request.group, leased)
+                term.after()
+            raise
+
+    def _read_all(
+        self, readings: Sequence[Reading], request: ReceiveRequest, room_bytes: int
+    ) -> Read:
+        """In a reader thread. None in the place of what had no room, or is not there yet."""
+        read: Read = []
+        for reading in readings:
+            batch: ReadBatch | StoreError | None = None
+            if room_bytes > 0:
+                try:
+                    batch = self._desk.read(reading, room_bytes, request.filter)
+                except StoreError as error:
+                    batch = error
+            if isinstance(batch, ReadBatch):
+                room_bytes -= int(batch.sizes.sum())
+            read.append((reading, batch))
+        return read
+
+    def _lease(
+        self,
+        term: WorkTerm,
+        reading: Reading,
+        batch: ReadBatch | StoreError | None,
+        lease_ms: int,
+    ) -> Leased | None:
+        if isinstance(batch, ReadBatch):
+            return term.engine.finish(reading, batch, lease_ms, term.now())
+        if isinstance(batch, StoreError):
+            logger.warning("a queue of group %s waits: %s", reading.queue.group, batch)
+        pause_ms = NOT_YET_MS if batch is None else UNREADABLE_MS
+        term.engine.abandon(reading, term.now(), pause_ms)
+        return None
+
+    def _give_back(self, term: WorkTerm, group: str, leased: Sequence[Leased]) -> None:
+        for each in leased:
+            term.engine.operate(
+                group, decode_handles(each.handles), Operation(Kind.RELEASE), term.now()
+            )
+
+    # ---- handles
+
+    async def ack(self, group: str, handles: bytes, *, sync: bool = False) -> NDArray[np.uint8]:
+        """u1[n] AckResult: these messages are done. With `sync` once that is confirmed. Raises
+        RequestRefusedError, FormatError."""
+        results = await self._operate(group, handles, Operation(Kind.ACK))
+        if sync:
+            await self.sync(group)
+        return results
+
+    async def nack(
+        self, group: str, handles: bytes, *, delay_ms: int | None = None, error: str = ""
+    ) -> NDArray[np.uint8]:
+        """They failed, and come again after `delay_ms`, None for the policy's pause."""
+        check_delay(delay_ms)
+        return await self._operate(
+            group, handles, Operation(Kind.RETRY, delay_ms, short_error(error))
+        )
+
+    async def release(self, group: str, handles: bytes) -> NDArray[np.uint8]:
+        """They were not tried, and come again at once."""
+        return await self._operate(group, handles, Operation(Kind.RELEASE))
+
+    async def extend(self, group: str, handles: bytes, lease_ms: int) -> NDArray[np.uint8]:
+        """They stay leased for `lease_ms` from now, with the same handles."""
+        check_lease(lease_ms)
+        return await self._operate(group, handles, Operation(Kind.EXTEND, lease_ms))
+
+    async def reject(self, group: str, handles: bytes, *, error: str = "") -> NDArray[np.uint8]:
+        """They become dead letters."""
+        return await self._operate(group, handles, Operation(Kind.REJECT, None, short_error(error)))
+
+    async def _operate(self, group: str, handles: bytes, operation: Operation) -> NDArray[np.uint8]:
+        check_group(group)
+        columns = checked_handles(handles)
+        term = await self.ready()
+        topics = await term.topics_of(dict.fromkeys(columns["topic"].tolist()))
+        await term.open(group, topics)
+        if term.engine.groups.policy(group) is None:
+            return np.full(len(columns), AckResult.UNKNOWN_QUEUE, np.uint8)
+        results, unread = term.engine.operate(group, columns, operation, term.now())
+        for part in unread:
+            found = await asyncio.get_running_loop().run_in_executor(
+                self._thread, self._desk.found, part
+            )
+            term.check()
+            results[part.rows] = term.engine.operate_read(part, found, operation, term.now())
+        if operation.kind is Kind.ACK:
+            term.writer.acknowledged(len(columns))
+        term.after()
+        return results
+
+    async def sync(self, group: str) -> None:
+        """Return when all acknowledgements so far are confirmed. Raises RequestRefusedError
+        (OUTCOME_UNKNOWN)."""
+        term = await self.ready()
+        if not await term.writer.synced(self._sync_timeout_s):
+            raise RequestRefusedError(
+                common_pb2.OUTCOME_UNKNOWN,
+                f"the acknowledgements of group {group} are not known to be confirmed: the "
+                "messages may be delivered again; acknowledge them again",
+            )
+
+    # ---- groups
+
+    async def describe(self, group: str) -> GroupWork:
+        """Raises RequestRefusedError (UNKNOWN_GROUP)."""
+        check_group(group)
+        term = await self.ready()
+        said = await asyncio.to_thread(self._desk.said, group)
+        await term.open(group, [each for each in said if self._store.topics.get(each) is not None])
+        policy = self._store.groups.policy(group)
+        return group_work(term.engine, group, policy, term.letters.end(group))
+
+    async def policy(self, group: str) -> GroupPolicy | None:
+        """None for a group that is not there."""
+        return self._store.groups.policy(group) if group in self._store.groups.table else None
+
+    async def set_policy(self, group: str, policy: GroupPolicy) -> None:
+        """Durable on return, and on its way to the slaves. Raises RequestRefusedError,
+        MetadataError."""
+        check_group(group)
+        await self.ready()
+        now_ms = self._store.clock.now_ms()
+        await asyncio.to_thread(self._store.groups.ensure, group, now_ms)
+        await asyncio.to_thread(self._store.groups.set_policy, group, policy, now_ms)
+
+
+def _bytes_of(read: Read) -> int:
+    return sum(len(batch.records) for _, batch in read if isinstance(batch, ReadBatch))
+
+
+def _result(
+    leased: Sequence[Leased], lease_ms: int, throttled: bool, term: WorkTerm
+) -> ReceiveResult:
+    messages = tuple(
+        LeasedMessages(
+            each.queue.topic,
+            each.queue.queue_id,
+            byte_array(each.batch.records).data,
+            each.batch.sizes,
+            each.batch.offsets,
+            each.attempts,
+            each.handles,
+            each.errors,
+        )
+        for each in leased
+    )
+    return ReceiveResult(messages, term.now().wall_ms + lease_ms, lease_ms, throttled)

@@ -1,0 +1,239 @@
+"""The work queues of one term: engine, writer, and what is open for which group.
+
+    begin ──▶ ready when everything that stood in the log is applied ──▶ serve ──▶ end: forgotten
+
+A group's queues are opened at its first call: its policy from the table of groups, what it has done
+from the fold, where each queue begins and ends from the store. Later changes of these tables are
+noticed at the next call.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from tandemlog.format.lease.handle import topic_hash
+from tandemlog.format.lease.policy import dead_letter_topic
+from tandemlog.format.words import quoted
+from tandemlog.v1 import common_pb2
+from tandemlog_server.storage.leases.lease_engine import LeaseEngine
+from tandemlog_server.storage.leases.lease_values import LeaseLimits, Now
+from tandemlog_server.storage.leases.queue_leases import NEVER
+from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.services.dead_letters import DeadLetterDesk
+from tandemlog_server.storage.services.lease_desk import LeaseDesk
+
+from ..error_status import RequestRefusedError, not_sure
+from ..pulls.known_queues import KnownQueues
+from ..roles.role import NodeRole
+from ..settings.sections import WorkSection
+from .progress_writer import ProgressWriter
+from .waiting_receives import WaitingReceives
+
+logger = logging.getLogger(__name__)
+
+READY_S: Final = 5.0
+"""How long a call waits for a term that has just begun."""
+STEP_S: Final = 0.005
+
+
+class WorkTerm:
+    """See the module; lives in the event loop. `number` (32 bits) tells its handles from those of
+    other terms."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        desk: LeaseDesk,
+        role: NodeRole,
+        known: KnownQueues,
+        settings: WorkSection,
+        number: int,
+        thread: ThreadPoolExecutor,
+    ) -> None:
+        self.role = role
+        self.desk = desk
+        self.settings = settings
+        self.ended = False
+        self.waiting = WaitingReceives()
+        limits = LeaseLimits(settings.queue_unacked, settings.node_unacked, settings.grace_ms)
+        self.engine = LeaseEngine(limits, number)
+        self.letters = DeadLetterDesk(store)
+        self.writer = ProgressWriter(
+            store, desk, self.letters, self.engine, role, thread,
+            settings.write_interval_ms / 1000, self.after,
+        )  # fmt: skip
+        self._store = store
+        self._known = known
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._opening = asyncio.Lock()
+        self._groups_seen: object = None
+        self._topics_seen: object = None
+        self._queue_counts: dict[str, int] = {}
+        self._topic_of: dict[int, str] = {}
+        desk.begin()
+        self._task = asyncio.create_task(self.writer.run(), name="work")
+
+    async def end(self) -> None:
+        """Nothing more is written or delivered after the return."""
+        self.ended = True
+        self.waiting.wake_all()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        self.desk.end()
+
+    def now(self) -> Now:
+        clock = self._store.clock
+        return Now(int(clock.monotonic() * 1000), clock.now_ms())
+
+    async def ready(self) -> None:
+        """Raises RequestRefusedError if it is not known in time what the last master was told."""
+        deadline = self._loop.time() + READY_S
+        while not self.desk.ready and not self.ended:
+            if self._loop.time() >= deadline:
+                raise not_sure()
+            await asyncio.sleep(STEP_S)
+        self.check()
+
+    def check(self) -> None:
+        """Raises RequestRefusedError if the term has ended."""
+        if self.ended:
+            raise self.role.no_master("receive from")
+
+    # ---- what has happened
+
+    def grew(self, queues: Iterable[int]) -> None:
+        """These queues (dense) got messages."""
+        table = self._store.queue_table
+        for dense in queues:
+            topic, queue_id = table.name(dense)
+            groups = self.engine.groups.of_topic(topic)
+            if groups:
+                minimum, end = self.desk.range(topic, queue_id)
+                for group in groups:
+                    self.engine.grew(group, topic, queue_id, minimum, end)
+        self.after()
+
+    def after(self) -> None:
+        """After every call of the engine: wake who waits for what there is now, and look again when
+        the next lease ends."""
+        for group, topic in self.engine.take_woken():
+            self.waiting.wake((group, topic), self.engine.groups.queues_with_work(group, topic))
+        if self.engine.has_dead_letters:
+            self.writer.hurry()
+        due_ms = self.engine.next_due_ms
+        if due_ms == NEVER or self.ended:
+            return
+        wait_s = max(due_ms - self.now().ms, 0) / 1000 + 0.001
+        if self._timer is not None:
+            if self._timer.when() <= self._loop.time() + wait_s:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_later(wait_s, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.engine.tick(self.now())
+        self.after()
+
+    # ---- groups and their queues
+
+    async def open(self, group: str, topics: Sequence[str], *, create: bool = False) -> None:
+        """The queues of these topics are open for the group; with `create` a new group is. Raises
+        RequestRefusedError (UNKNOWN_TOPIC, UNKNOWN_GROUP, BUSY), MetadataError."""
+        self._look_at_tables()
+        if all(self.engine.groups.has_queues(group, each, self._count(each)) for each in topics):
+            return
+        async with self._opening:
+            self.check()
+            await self._open_group(group, create=create)
+            for topic in topics:
+                if not self.engine.groups.has_queues(group, topic, self._count(topic)):
+                    await self._open_topic(group, topic)
+        self.after()
+
+    async def _open_group(self, group: str, *, create: bool) -> None:
+        groups = self._store.groups
+        if group not in groups.table:
+            if not create:
+                raise RequestRefusedError(
+                    common_pb2.UNKNOWN_GROUP,
+                    f"there is no group {quoted(group)}: a receive creates it",
+                    field="group",
+                )
+            await asyncio.to_thread(groups.ensure, group, self._store.clock.now_ms())
+        if self.engine.groups.policy(group) is None:
+            await self._applied()
+            self.engine.open_group(group, groups.policy(group))
+
+    async def _open_topic(self, group: str, topic: str) -> None:
+        if topic != dead_letter_topic(group):
+            self._known.check_queue(topic, 0)
+        ranges = self.desk.ranges(topic)
+        room = self.settings.queues - self.engine.groups.queue_count()
+        if len(ranges) > room:
+            raise RequestRefusedError(
+                common_pb2.BUSY,
+                f"groups work on {self.engine.groups.queue_count()} queues on this node, the limit "
+                f"work.queues is {self.settings.queues}: {quoted(topic)} has {len(ranges)}; raise "
+                "it, or delete groups that are not used",
+                field="topics",
+                limit=self.settings.queues,
+                actual=self.engine.groups.queue_count() + len(ranges),
+            )
+        said = await asyncio.to_thread(self.desk.said, group)
+        self.check()
+        self.engine.open_topic(group, topic, ranges, said.get(topic, {}), self.now())
+
+    async def _applied(self) -> None:
+        """Wait until the fold knows everything that this term has written."""
+        while not self.desk.applied:
+            self.check()
+            await asyncio.sleep(STEP_S)
+
+    def _look_at_tables(self) -> None:
+        """Groups may have been deleted, or have another policy; topics may have more queues."""
+        groups, topics = self._store.groups, self._store.topics.table
+        if groups.table is not self._groups_seen:
+            self._groups_seen = groups.table
+            for group in list(self.engine.groups):
+                if group not in groups.table:
+                    self.engine.forget(group)
+                    logger.info("group %s was deleted: its leases are forgotten", group)
+                elif self.engine.groups.policy(group) != groups.policy(group):
+                    self._change_policy(group)
+        if topics is not self._topics_seen:
+            self._topics_seen = topics
+            self._queue_counts.clear()
+
+    def _change_policy(self, group: str) -> None:
+        policy, known = self._store.groups.policy(group), self.engine.groups.policy(group)
+        if known is not None and known.ordering is not policy.ordering:
+            # begins again from what the log says
+            logger.info("group %s has another order: its leases are forgotten", group)
+            self.engine.forget(group)
+        else:
+            self.engine.open_group(group, policy)
+
+    def _count(self, topic: str) -> int:
+        """How many queues the topic has."""
+        count = self._queue_counts.get(topic)
+        if count is None:
+            count = self._queue_counts[topic] = max(len(self.desk.ranges(topic)), 1)
+        return count
+
+    async def topics_of(self, hashes: Iterable[int]) -> list[str]:
+        """The topics with these hashes (handle.py), of those that there are."""
+        missing = [each for each in hashes if each not in self._topic_of]
+        if missing:
+            names = [*self._store.topics.table]
+            self._topic_of.update(await asyncio.to_thread(_hashes_of, names))
+        return [self._topic_of[each] for each in hashes if each in self._topic_of]
+
+
+def _hashes_of(names: Sequence[str]) -> dict[int, str]:
+    return {topic_hash(name): name for name in names}

@@ -15,8 +15,9 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
+from tandemlog.format.lease.progress import QueueProgress
 from tandemlog.v1 import broker_pb2
 from tandemlog_server.storage.errors import StoreError
 from tandemlog_server.storage.leases.lease_engine import LeaseEngine
@@ -27,9 +28,6 @@ from tandemlog_server.storage.services.lease_desk import LeaseDesk
 
 from ..error_status import RequestRefusedError
 from ..roles.role import NodeRole
-
-if TYPE_CHECKING:
-    from tandemlog.format.lease.progress import QueueProgress
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +45,7 @@ Made = TypeVar("Made")
 
 class ProgressWriter:
     """See the module; lives in the event loop, one for each term. `changed` is called when the
-    engine may have work for consumers."""
+    engine may have work for consumers, `look` before each round."""
 
     def __init__(
         self,
@@ -59,6 +57,7 @@ class ProgressWriter:
         thread: ThreadPoolExecutor,
         interval_s: float,
         changed: Callable[[], None],
+        look: Callable[[], None],
     ) -> None:
         self._store = store
         self._desk = desk
@@ -68,6 +67,9 @@ class ProgressWriter:
         self._thread = thread
         self._interval_s = interval_s
         self._changed = changed
+        self._look = look
+        self.drops: list[QueueProgress] = []
+        """What the log is to forget with the next record."""
         self._wake = asyncio.Event()
         self._since = 0
         self._ended = False
@@ -88,6 +90,11 @@ class ProgressWriter:
 
     def hurry(self) -> None:
         """There may be dead letters."""
+        self._wake.set()
+
+    def drop(self, entries: Sequence[QueueProgress]) -> None:
+        """The log is to forget these queues of groups."""
+        self.drops += entries
         self._wake.set()
 
     async def synced(self, timeout_s: float) -> bool:
@@ -134,8 +141,11 @@ class ProgressWriter:
 
     async def _round(self) -> float:
         """Write what there is; how long to wait before the next round, 0 as usual."""
+        if not self._desk.ready:
+            return 0.0
+        self._look()
         news = self._engine.has_news or self._engine.has_dead_letters or self._synced
-        if not news and not self._desk.state_is_due():
+        if not news and not self.drops and not self._desk.state_is_due():
             return 0.0
         if not self._may_write():
             return HELD_BACK_S
@@ -151,7 +161,7 @@ class ProgressWriter:
 
     def _may_write(self) -> bool:
         """Whether a put of a client would be taken now."""
-        if not self._desk.ready or self._role.epoch() is None:
+        if self._role.epoch() is None:
             return False
         try:
             self._role.admit(broker_pb2.CLUSTER)
@@ -180,6 +190,9 @@ class ProgressWriter:
         return not left_over
 
     async def _write_news(self) -> None:
+        if drops := [*self.drops]:
+            await self._run(lambda: self._desk.put_progress(drops))
+            self.drops = self.drops[len(drops) :]
         waiters, self._synced = self._synced, []
         self._since = 0
         while news := self._engine.collect(WEIGHT):

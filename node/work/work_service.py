@@ -186,6 +186,7 @@ class WorkService:
         loop = asyncio.get_running_loop()
         room, room_bytes = request.max_messages, request.max_bytes
         throttled = False
+        term.engine.tick(term.now())
         while room > 0 and room_bytes > 0:
             readings, full = self._choose(term, request, caller, room)
             throttled |= full

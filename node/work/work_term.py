@@ -62,7 +62,7 @@ class WorkTerm:
         self.letters = DeadLetterDesk(store)
         self.writer = ProgressWriter(
             store, desk, self.letters, self.engine, role, thread,
-            settings.write_interval_ms / 1000, self.after,
+            settings.write_interval_ms / 1000, self.after, self.look_at_tables,
         )  # fmt: skip
         self._store = store
         self._known = known
@@ -145,7 +145,7 @@ class WorkTerm:
     async def open(self, group: str, topics: Sequence[str], *, create: bool = False) -> None:
         """The queues of these topics are open for the group; with `create` a new group is. Raises
         RequestRefusedError (UNKNOWN_TOPIC, UNKNOWN_GROUP, BUSY), MetadataError."""
-        self._look_at_tables()
+        self.look_at_tables()
         if all(self.engine.groups.has_queues(group, each, self._count(each)) for each in topics):
             return
         async with self._opening:
@@ -191,11 +191,12 @@ class WorkTerm:
 
     async def _applied(self) -> None:
         """Wait until the fold knows everything that this term has written."""
-        while not self.desk.applied:
+        while self.writer.drops or not self.desk.applied:
             self.check()
+            self.writer.hurry()
             await asyncio.sleep(STEP_S)
 
-    def _look_at_tables(self) -> None:
+    def look_at_tables(self) -> None:
         """Groups may have been deleted, or have another policy; topics may have more queues."""
         groups, topics = self._store.groups, self._store.topics.table
         if groups.table is not self._groups_seen:
@@ -203,9 +204,12 @@ class WorkTerm:
             for group in list(self.engine.groups):
                 if group not in groups.table:
                     self.engine.forget(group)
-                    logger.info("group %s was deleted: its leases are forgotten", group)
                 elif self.engine.groups.policy(group) != groups.policy(group):
                     self._change_policy(group)
+            for group in self.desk.groups():
+                if group not in groups.table:
+                    logger.info("group %s was deleted: what it has done is forgotten", group)
+                    self.writer.drop(self.desk.dropped(group))
         if topics is not self._topics_seen:
             self._topics_seen = topics
             self._queue_counts.clear()

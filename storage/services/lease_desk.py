@@ -106,6 +106,14 @@ class LeaseDesk:
             topics.setdefault(each.topic, {})[each.queue_id] = each
         return topics
 
+    def groups(self) -> list[str]:
+        """The groups that the log tells of."""
+        return self._fold.groups()
+
+    def dropped(self, group: str) -> list[QueueProgress]:
+        """Entries that drop what the log says about a group."""
+        return [_drop(each) for each in self._fold.of_group(group)]
+
     @property
     def queue_count(self) -> int:
         """How many queues of groups the log tells of."""
@@ -238,15 +246,9 @@ class LeaseDesk:
         return self._state_end
 
     def forgotten(self) -> list[QueueProgress]:
-        """Entries that drop what the log says about groups and topics that were deleted."""
-        groups, topics = self._store.groups.table, self._store.topics.table
-        return [
-            QueueProgress(
-                each.group, each.topic, each.queue_id, generation=each.generation, dropped=True
-            )
-            for each in self._fold.everything()[0]
-            if each.group not in groups or each.topic not in topics
-        ]
+        """Entries that drop what the log says about topics that were deleted."""
+        topics = self._store.topics.table
+        return [_drop(each) for each in self._fold.everything()[0] if each.topic not in topics]
 
     def _put(self, body: bytes) -> int:
         host = no_host(self._store.config.store_host)
@@ -259,3 +261,9 @@ class LeaseDesk:
             raise AssertionError("a record was framed and not put")
         self._written = result.end_offset
         return result.end_offset
+
+
+def _drop(entry: QueueProgress) -> QueueProgress:
+    return QueueProgress(
+        entry.group, entry.topic, entry.queue_id, generation=entry.generation, dropped=True
+    )

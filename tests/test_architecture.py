@@ -210,6 +210,8 @@ PURE = (
     "node/embedded_coordinator/coordinator_refusals.py",
     "node/embedded_coordinator/key_versions.py",
     "node/embedded_coordinator/watchers.py",
+    "storage/leases/lease_engine.py",
+    "storage/leases/queue_leases.py",
     "storage/log/append_plan.py",
     "storage/queues/queue_search.py",
     "storage/reads/selection.py",

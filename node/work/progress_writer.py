@@ -219,7 +219,7 @@ class ProgressWriter:
         await self._run(lambda: self._desk.put_state(now_ms))
 
     async def _run(self, work: Callable[[], Made]) -> Made:
-        """In the thread; a write that has begun is waited for, whoever is cancelled."""
+        """In the thread; a write that has begun is waited for, even if the task is cancelled."""
         running = asyncio.get_running_loop().run_in_executor(self._thread, work)
         try:
             return await asyncio.shield(running)

@@ -41,7 +41,7 @@ def group_work(
 
 
 def _states(queue: QueueLeases) -> list[int]:
-    counts: list[int] = np.bincount(queue.rows.state, minlength=len(State)).tolist()
+    counts: list[int] = np.bincount(queue.rows.state, minlength=State.COUNT).tolist()
     return counts
 
 

@@ -26,7 +26,7 @@ from tandemlog.format.lease.policy import AckResult, GroupPolicy, short_error
 from tandemlog.v1 import common_pb2
 from tandemlog_server.storage.errors import StoreError
 from tandemlog_server.storage.leases.handle_operations import Kind, Operation
-from tandemlog_server.storage.leases.lease_values import Leased, Reading
+from tandemlog_server.storage.leases.lease_values import Leased, Now, Reading
 from tandemlog_server.storage.leases.read_batch import ReadBatch
 from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.services.lease_desk import LeaseDesk
@@ -186,15 +186,15 @@ class WorkService:
         loop = asyncio.get_running_loop()
         room, room_bytes = request.max_messages, request.max_bytes
         throttled = False
-        term.engine.tick(term.now())
         while room > 0 and room_bytes > 0:
             readings, full = self._choose(term, request, caller, room)
             throttled |= full
             if not readings:
                 break
             read = await self._read(term, readings, request, caller, room_bytes, leased)
+            now = term.now()
             for reading, batch in read:
-                each = self._lease(term, reading, batch, request.lease_ms)
+                each = self._lease(term, reading, batch, request.lease_ms, now)
                 if each is not None:
                     leased.append(each)
                     room -= len(each.batch.offsets)
@@ -209,10 +209,11 @@ class WorkService:
         self, term: WorkTerm, request: ReceiveRequest, caller: Caller, room: int
     ) -> tuple[list[Reading], bool]:
         readings: list[Reading] = []
-        throttled = False
+        throttled, now = False, term.now()
+        term.engine.tick(now)
         while room > 0 and len(readings) < MOST_READINGS:
             reading, full = term.engine.begin(
-                request.group, request.topics, room, caller.holder, term.now(), request.queues
+                request.group, request.topics, room, caller.holder, now, request.queues
             )
             throttled |= full
             if reading is None:
@@ -270,13 +271,14 @@ class WorkService:
         reading: Reading,
         batch: ReadBatch | StoreError | None,
         lease_ms: int,
+        now: Now,
     ) -> Leased | None:
         if isinstance(batch, ReadBatch):
-            return term.engine.finish(reading, batch, lease_ms, term.now())
+            return term.engine.finish(reading, batch, lease_ms, now)
         if isinstance(batch, StoreError):
             logger.warning("a queue of group %s waits: %s", reading.queue.group, batch)
         pause_ms = NOT_YET_MS if batch is None else UNREADABLE_MS
-        term.engine.abandon(reading, term.now(), pause_ms)
+        term.engine.abandon(reading, now, pause_ms)
         return None
 
     def _give_back(self, term: WorkTerm, group: str, leased: Sequence[Leased]) -> None:

@@ -82,7 +82,7 @@ def _behind_others(queue: QueueLeases, start: int, keys: U32) -> NDArray[np.bool
     """Which messages have the key of an earlier one that is not done."""
     if queue.policy.ordering is Ordering.NONE or not queue.rows.live:
         return np.zeros(len(keys), np.bool_)
-    earlier = slice(int(queue.rows.offset.searchsorted(start)))
+    earlier = slice(queue.rows.position(start))
     live = queue.rows.state[earlier] != State.GONE
     behind: NDArray[np.bool_] = (keys != 0) & np.isin(keys, queue.rows.key[earlier][live])
     return behind

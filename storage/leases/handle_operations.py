@@ -70,6 +70,13 @@ class Found:
     keys: U32
 
 
+def each_once(rows: Rows) -> Rows:
+    """Ascending, without repetitions."""
+    if (rows[1:] > rows[:-1]).all():
+        return rows
+    return np.unique(rows)
+
+
 def is_same_message(
     log_offsets: I64, fingerprints: U32, handles: NDArray[np.void]
 ) -> NDArray[np.bool_]:
@@ -104,7 +111,7 @@ def carry_out(queue: QueueLeases, rows: Rows, operation: Operation, now_ms: int)
     """For these live rows, each named once."""
     kind = operation.kind
     if kind is Kind.ACK:
-        queue.end_offsets(queue.rows.offset[rows])
+        queue.end_rows(rows)
     elif kind is Kind.RETRY:
         queue.retry(rows, operation.ms, now_ms, operation.error)
     elif kind is Kind.RELEASE:

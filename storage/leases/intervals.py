@@ -20,8 +20,11 @@ I64 = NDArray[np.int64]
 
 def runs_of(offsets: I64) -> tuple[I64, I64]:
     """Starts and ends of the stretches of consecutive numbers in ascending, distinct `offsets`."""
-    if not len(offsets):
+    count = len(offsets)
+    if not count:
         return offsets, offsets
+    if offsets[-1] - offsets[0] == count - 1:
+        return offsets[:1], offsets[-1:] + 1
     breaks = np.flatnonzero(offsets[1:] - offsets[:-1] != 1)
     starts = offsets[np.concatenate(([0], breaks + 1))]
     ends = offsets[np.concatenate((breaks, [len(offsets) - 1]))] + 1
@@ -109,7 +112,7 @@ class IntervalSet:
 
     def contains(self, offsets: I64) -> NDArray[np.bool_]:
         """bool[n] for offsets in any order."""
-        if not self._starts:
+        if not len(offsets) or not self._starts or offsets.min() >= self._ends[-1]:
             return np.zeros(len(offsets), np.bool_)
         starts, ends = self.columns()
         at = starts.searchsorted(offsets, "right") - 1

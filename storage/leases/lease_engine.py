@@ -7,8 +7,8 @@
     give up ───────────────────────▶ take_dead_letters ───────────────────▶ %DLQ%group
 
 Any number of consumers share the queues of a topic: a queue with work stands in its topic's line,
-and each delivery takes the first one. One reading of a queue is under way at a time; the others go
-on with the next queue.
+and each delivery takes the first one. One reading of a queue is under way at a time; meanwhile the
+next queue is read.
 
 What the engine knows about a queue at its begin is what the log says (progress_table.py). Leases
 are known to this master alone: the next one delivers every message again that the log does not call
@@ -36,6 +36,7 @@ from .handle_operations import (
     ToRead,
     by_queue,
     carry_out,
+    each_once,
     is_same_message,
     judge,
 )
@@ -269,7 +270,7 @@ class LeaseEngine:
                 continue
             judged, at = judge(queue, handles[rows], self.term)
             results[rows] = judged
-            accepted = np.unique(at[judged == AckResult.OK])
+            accepted = each_once(at[judged == AckResult.OK])
             self._carry_out(queue, accepted, operation, now)
             to_read = rows[judged == TO_READ]
             if len(to_read):
@@ -285,7 +286,7 @@ class LeaseEngine:
         if queue.forgotten:
             return np.full(len(handles), AckResult.UNKNOWN_QUEUE, np.uint8)
         results, at = judge(queue, handles, self.term)
-        self._carry_out(queue, np.unique(at[results == AckResult.OK]), operation, now)
+        self._carry_out(queue, each_once(at[results == AckResult.OK]), operation, now)
         left = (results == TO_READ).nonzero()[0]
         results[left] = AckResult.INVALID_RECEIPT_HANDLE
         left = left[self.same_message(found, handles)[left]]
@@ -407,7 +408,7 @@ class LeaseEngine:
         rows = rows[found]
         rows = rows[queue.rows.state[rows] == State.BURYING]
         self.counters.dead_letters += len(rows)
-        queue.end_offsets(queue.rows.offset[rows])
+        queue.end_rows(rows)
         self._changed(queue)
 
     def not_buried(self, letters: DeadLetters) -> None:

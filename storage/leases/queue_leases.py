@@ -79,7 +79,7 @@ class QueueLeases:
 
     def begin(self, floor: int, *, sure: bool) -> None:
         """Nothing is known of the group in this queue: it begins at `floor`. Unless `sure`, nothing
-        is delivered before the log says so: another master would begin elsewhere."""
+        is delivered before that is in the log: another master would begin elsewhere."""
         self.floor = self.next = floor
         self.begun, self.news.floor = sure, True
 
@@ -139,7 +139,7 @@ class QueueLeases:
         ordering = self.policy.ordering
         if ordering is Ordering.NONE or not self.rows.live:
             return False
-        earlier = self.rows.state[: self.rows.offset.searchsorted(self.next)] != State.GONE
+        earlier = self.rows.state[: self.rows.position(self.next)] != State.GONE
         if ordering is Ordering.KEY:
             earlier &= self.rows.log_offset[: len(earlier)] == NOT_KNOWN
         return bool(earlier.any())
@@ -150,7 +150,7 @@ class QueueLeases:
         self.next = max(self.next, self.floor)
         while True:
             self.next = self.ended.next_outside(self.next)
-            at = int(offsets.searchsorted(self.next))
+            at = self.rows.position(self.next)
             if at == len(offsets) or int(offsets[at]) != self.next:
                 return
             behind = offsets[at:]
@@ -274,7 +274,8 @@ class QueueLeases:
         return min(due, self.held_until_ms) if self.held_until_ms > now_ms else due
 
     def leave_ready(self, rows: Rows) -> None:
-        self.ready -= int((self.rows.state[rows] == State.READY).sum())
+        if self.ready:
+            self.ready -= int((self.rows.state[rows] == State.READY).sum())
 
     def _give_up(self, rows: Rows) -> None:
         self.rows.state[rows] = State.GIVEN_UP
@@ -299,6 +300,15 @@ class QueueLeases:
             return
         rows, found = self.rows.find(offsets)
         self._end_rows(rows[found])
+        self._end(offsets)
+
+    def end_rows(self, rows: Rows) -> None:
+        """These live rows, ascending, are done."""
+        offsets = self.rows.offset[rows]
+        self._end_rows(rows)
+        self._end(offsets)
+
+    def _end(self, offsets: I64) -> None:
         starts, ends = runs_of(offsets)
         self.ended.add_runs(starts, ends)
         self.news.ended.add_runs(starts, ends)

@@ -1,7 +1,7 @@
 """Whose the rows of all queues are: numbers for holders, and the share of each of the node's bound.
 
 A holder is an identity, or a host where there is none (shares.py). A row has its holder's number,
-so that the share is given back when the message is done, whoever ends it.
+so that the share is given back when the message is done, however it ends.
 """
 
 from typing import Final
@@ -59,6 +59,9 @@ class RowOwners:
         if not len(numbers):
             return
         self.freed_some = True
+        if (numbers == numbers[0]).all():
+            self.shares.give_back(self._names[int(numbers[0])], len(numbers))
+            return
         for number, count in enumerate(np.bincount(numbers).tolist()):
             if count:
                 self.shares.give_back(self._names[number], count)

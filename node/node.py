@@ -238,6 +238,7 @@ class Node:
             groups=self._groups,
             coordinator=self.groups,
             delays=self.delays.desk,
+            work=self.work.numbers,
             waiting=self.waiters,
             acks=self.pump.stats,
             leads=lambda: self.role.epoch() is not None,

@@ -246,6 +246,41 @@ _DELAYS = Section(
         ),
     ),
 )
+_WORK = Section(
+    "Work queues",
+    "On the master, which leases messages; 0 on a slave. Counters count what this process did.",
+    (
+        _gauge("work_unacked", "messages", "Messages that were delivered and are not done."),
+        _gauge("work_leased", "messages", "Those of them that a consumer has now."),
+        _gauge(
+            "work_oldest_unacked_seconds",
+            "seconds",
+            "How long ago the oldest of these was first delivered; 0 if there is none. `tandemlog "
+            "group describe` shows whose it is.",
+        ),
+        _gauge("work_receives_waiting", "receives", "Consumers that wait for a message."),
+        _counter(
+            "work_delivered_total",
+            "messages",
+            "Deliveries, the first one of a message or a later one.",
+        ),
+        _counter("work_redelivered_total", "messages", "Deliveries that were not the first one."),
+        _counter("work_acknowledged_total", "messages", "Messages that consumers have ended."),
+        _counter("work_retried_total", "messages", "Messages that consumers have failed."),
+        _counter(
+            "work_expired_total",
+            "messages",
+            "Leases that ended without an answer: handlers are slower than the lease and do not "
+            "extend it, or consumers die.",
+        ),
+        _counter("work_dead_letters_total", "messages", "Messages that became dead letters."),
+        _counter(
+            "work_invalid_handles_total",
+            "handles",
+            "Handles that were refused: the message was delivered again before.",
+        ),
+    ),
+)
 _REPLICATION = Section(
     "Replication",
     "What a node says of others is what its master last told it; the master knows best. The label "
@@ -384,7 +419,7 @@ _BOUNDS = Section(
 )  # fmt: skip
 
 SECTIONS = (
-    _NODE, _PUTS, _READS, _GROUPS, _DELAYS, _REPLICATION, _ELECTIONS, _LOG, _CALLS, _BOUNDS,
+    _NODE, _PUTS, _READS, _GROUPS, _DELAYS, _WORK, _REPLICATION, _ELECTIONS, _LOG, _CALLS, _BOUNDS,
 )  # fmt: skip
 FAMILIES = {family.name: family for section in SECTIONS for family in section.families}
 

@@ -24,6 +24,7 @@ from ..puts.ack_stats import AckStats
 from ..roles.elected_roles import ElectionNumbers
 from ..services.call_door import CallDoor
 from ..settings.node_config import NodeConfig
+from ..work.work_numbers import WorkNumbers
 from .health import Health
 from .workload import Workload, WorkloadNumbers
 
@@ -88,6 +89,7 @@ class NodeCounters:
         groups: GroupActivity,
         coordinator: GroupCoordinator,
         delays: DelayDesk,
+        work: Callable[[], WorkNumbers],
         waiting: Sized,
         acks: AckStats,
         leads: Callable[[], bool],
@@ -101,6 +103,7 @@ class NodeCounters:
         self._groups = groups
         self._coordinator = coordinator
         self._delays = delays
+        self._work = work
         self._waiting = waiting
         self._acks = acks
         self._workload = Workload(
@@ -127,6 +130,7 @@ class NodeCounters:
             "answer_bytes": self._turns.held_bytes,
             **_group_statistics(self._coordinator),
             **_delay_statistics(self._delays),
+            **_work_statistics(self._work()),
         }
 
     def _group_numbers(self) -> Mapping[str, GroupNumbers]:
@@ -203,6 +207,24 @@ def _delay_statistics(desk: DelayDesk) -> Mapping[str, float]:
         "delayed_recalled_total": counts.recalled,
         "delayed_set_aside_total": counts.set_aside,
         "delayed_rolled_total": counts.rolled,
+    }
+
+
+def _work_statistics(work: WorkNumbers) -> Mapping[str, float]:
+    """By the names of metrics."""
+    counts = work.counters
+    return {
+        "work_unacked": work.unacked,
+        "work_leased": work.leased,
+        "work_oldest_unacked_seconds": work.oldest_unacked_s,
+        "work_receives_waiting": work.waiting,
+        "work_delivered_total": counts.delivered,
+        "work_redelivered_total": counts.redelivered,
+        "work_acknowledged_total": counts.acknowledged,
+        "work_retried_total": counts.retried,
+        "work_expired_total": counts.expired,
+        "work_dead_letters_total": counts.dead_letters,
+        "work_invalid_handles_total": counts.invalid_handles,
     }
 
 

@@ -1,9 +1,12 @@
 """The numbers of a group's work, out of the engine's columns."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from tandemlog.format.lease.policy import GroupPolicy
 from tandemlog_server.storage.leases.lease_engine import LeaseEngine
+from tandemlog_server.storage.leases.lease_values import Counters
 from tandemlog_server.storage.leases.queue_leases import QueueLeases
 from tandemlog_server.storage.leases.unacked import State
 
@@ -11,6 +14,29 @@ from .work_requests import GroupWork, QueueWork
 
 MOST_ATTEMPTS = 32
 """More attempts are counted together."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkNumbers:
+    """All groups of this node together; `counters` since the process began."""
+
+    counters: Counters
+    unacked: int = 0
+    leased: int = 0
+    oldest_unacked_s: float = 0.0
+    waiting: int = 0
+
+
+def work_numbers(engine: LeaseEngine, waiting: int, now_ms: int) -> WorkNumbers:
+    """`now_ms` since the epoch."""
+    leased, oldest = 0, now_ms
+    for known in engine.groups.values():
+        for queue in known.queues():
+            if queue.rows.live:
+                leased += int((queue.rows.state == State.LEASED).sum())
+                oldest = min(oldest, _oldest(queue) or now_ms)
+    held = engine.owners.shares.held
+    return WorkNumbers(engine.counters, held, leased, max(now_ms - oldest, 0) / 1000, waiting)
 
 
 def group_work(
@@ -46,7 +72,6 @@ def _states(queue: QueueLeases) -> list[int]:
 
 
 def _queue_work(queue: QueueLeases, states: list[int]) -> QueueWork:
-    first = queue.rows.first_ms[(queue.rows.state != State.GONE) & (queue.rows.first_ms > 0)]
     return QueueWork(
         queue.topic,
         queue.queue_id,
@@ -57,5 +82,10 @@ def _queue_work(queue: QueueLeases, states: list[int]) -> QueueWork:
         states[State.WAITING],
         states[State.READY],
         queue.rows.live,
-        int(first.min()) if len(first) else None,
+        _oldest(queue),
     )
+
+
+def _oldest(queue: QueueLeases) -> int | None:
+    first = queue.rows.first_ms[(queue.rows.state != State.GONE) & (queue.rows.first_ms > 0)]
+    return int(first.min()) if len(first) else None

@@ -26,7 +26,7 @@ from tandemlog.format.lease.policy import AckResult, GroupPolicy, short_error
 from tandemlog.v1 import common_pb2
 from tandemlog_server.storage.errors import StoreError
 from tandemlog_server.storage.leases.handle_operations import Kind, Operation
-from tandemlog_server.storage.leases.lease_values import Leased, Now, Reading
+from tandemlog_server.storage.leases.lease_values import Counters, Leased, Now, Reading
 from tandemlog_server.storage.leases.read_batch import ReadBatch
 from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.services.lease_desk import LeaseDesk
@@ -40,7 +40,7 @@ from ..roles.role import CurrentRole, NodeRole
 from ..settings.sections import WorkSection
 from .dispatch_notices import DispatchNotices
 from .waiting_receives import Waiter
-from .work_numbers import group_work
+from .work_numbers import WorkNumbers, group_work, work_numbers
 from .work_requests import (
     GroupWork,
     LeasedMessages,
@@ -89,6 +89,7 @@ class WorkService:
         self._known = known
         self._sync_timeout_s = sync_timeout_s
         self._closing = False
+        self._counters = Counters()
         self._desk = LeaseDesk(store)
         self._waits = Shares(long_polls)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="work")
@@ -100,8 +101,9 @@ class WorkService:
         """The node is the master, in this role."""
         number = crc32(f"{role.epoch()}/{self._store.clock.now_ms()}".encode())
         self.term = WorkTerm(
-            self._store, self._desk, role, self._known, self.settings, number, self._thread
-        )
+            self._store, self._desk, role, self._known, self.settings, number, self._thread,
+            self._counters,
+        )  # fmt: skip
 
     async def end(self) -> None:
         term, self.term = self.term, None
@@ -360,6 +362,13 @@ class WorkService:
         await term.open(group, [each for each in said if self._store.topics.get(each) is not None])
         policy = self._store.groups.policy(group)
         return group_work(term.engine, group, policy, term.letters.end(group))
+
+    def numbers(self) -> WorkNumbers:
+        """For metrics; on a slave there are only the counters."""
+        if self.term is None:
+            return WorkNumbers(self._counters)
+        now_ms = self._store.clock.now_ms()
+        return work_numbers(self.term.engine, self.term.waiting.count, now_ms)
 
     async def policy(self, group: str) -> GroupPolicy | None:
         """None for a group that is not there."""

@@ -18,7 +18,7 @@ from tandemlog.format.lease.policy import dead_letter_topic
 from tandemlog.format.words import quoted
 from tandemlog.v1 import common_pb2
 from tandemlog_server.storage.leases.lease_engine import LeaseEngine
-from tandemlog_server.storage.leases.lease_values import LeaseLimits, Now
+from tandemlog_server.storage.leases.lease_values import Counters, LeaseLimits, Now
 from tandemlog_server.storage.leases.queue_leases import NEVER
 from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.services.dead_letters import DeadLetterDesk
@@ -51,6 +51,7 @@ class WorkTerm:
         settings: WorkSection,
         number: int,
         thread: ThreadPoolExecutor,
+        counters: Counters,
     ) -> None:
         self.role = role
         self.desk = desk
@@ -58,7 +59,7 @@ class WorkTerm:
         self.ended = False
         self.waiting = WaitingReceives()
         limits = LeaseLimits(settings.queue_unacked, settings.node_unacked, settings.grace_ms)
-        self.engine = LeaseEngine(limits, number)
+        self.engine = LeaseEngine(limits, number, counters)
         self.letters = DeadLetterDesk(store)
         self.writer = ProgressWriter(
             store, desk, self.letters, self.engine, role, thread,

@@ -53,10 +53,10 @@ _STALE_ENTRIES: Final = 4_096
 class LeaseEngine:
     """See the module. `term` (32 bits) tells this master's handles from those of others."""
 
-    def __init__(self, limits: LeaseLimits, term: int) -> None:
+    def __init__(self, limits: LeaseLimits, term: int, counters: Counters | None = None) -> None:
         self.limits = limits
         self.term = term
-        self.counters = Counters()
+        self.counters = Counters() if counters is None else counters
         self.owners = RowOwners(limits.node_unacked)
         self.groups = OpenGroups()
         self._lease = 0

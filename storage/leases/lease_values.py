@@ -84,7 +84,7 @@ class DeadLetters:
 
 @dataclass(slots=True)
 class Counters:
-    """Since this master's begin."""
+    """Of all terms of a process together."""
 
     delivered: int = 0
     redelivered: int = 0

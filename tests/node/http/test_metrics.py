@@ -33,7 +33,10 @@ OF_THE_NODE = (
     "group_fenced_commits_total", "group_members_removed_total", "groups_with_members",
     "groups_reconciling", "delayed_messages", "delayed_overdue_seconds",
     "delayed_delivered_total", "delayed_recalled_total", "delayed_set_aside_total",
-    "delayed_rolled_total",
+    "delayed_rolled_total", "work_unacked", "work_leased", "work_oldest_unacked_seconds",
+    "work_receives_waiting", "work_delivered_total", "work_redelivered_total",
+    "work_acknowledged_total", "work_retried_total", "work_expired_total",
+    "work_dead_letters_total", "work_invalid_handles_total",
 )  # fmt: skip
 
 

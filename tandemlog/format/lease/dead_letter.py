@@ -2,7 +2,7 @@
 
     topic   %DLQ%group, queue 0       body, flag, born time and born host: the message's
     DLQ_ORIGIN_TOPIC  DLQ_ORIGIN_MESSAGE_ID  ORIGIN_MESSAGE_ID  RETRY_TOPIC      as RocketMQ
-    reconsume times in the header: attempts after the first one                  as RocketMQ
+    reconsume times in the header: attempts                                      as RocketMQ
     TANDEMLOG_ORIGIN_QUEUE  .._ORIGIN_OFFSET     where the message lies in its topic
     TANDEMLOG_ATTEMPTS  .._LAST_ERROR  .._FIRST_ATTEMPT_MS  .._LAST_ATTEMPT_MS
 
@@ -14,7 +14,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ..constants import CRC32, DELAY, MAX_PROPERTIES, PRODUCER_MARK, RETRY_PREFIX, WAIT
+from ..constants import (
+    CRC32,
+    DELAY,
+    DUE,
+    MAX_PROPERTIES,
+    PRODUCER_MARK,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    RETRY_PREFIX,
+    TRANSACTION_PREPARED,
+    WAIT,
+)
 from ..errors import RecordTooLargeError
 from ..record.properties import decode_properties, encode_properties
 from ..record.record import Record, encode_record
@@ -45,7 +56,9 @@ OUR_PROPERTIES: Final = frozenset(
         LAST_ATTEMPT,
     }
 )
-_LEFT_OUT: Final = frozenset({CRC32, DELAY, PRODUCER_MARK, WAIT, "TRAN_MSG"})
+_LEFT_OUT: Final = frozenset(
+    {CRC32, DELAY, DUE, PRODUCER_MARK, REAL_QUEUE_ID, REAL_TOPIC, TRANSACTION_PREPARED, WAIT}
+)
 _LEFT_OUT_PREFIXES: Final = ("TIMER_", "INNER_")
 _DROPPED_FIRST: Final = (LAST_ERROR, LAST_ATTEMPT, FIRST_ATTEMPT, ORIGIN_OFFSET, ORIGIN_QUEUE)
 
@@ -109,7 +122,7 @@ def encode_dead_letter(
         born_timestamp=record.born_timestamp,
         born_host=record.born_host,
         store_host=store_host,
-        reconsume_times=max(attempts - 1, 0),
+        reconsume_times=attempts,
     )
 
 
@@ -145,7 +158,7 @@ def decode_dead_letter(record: Record) -> DeadLetter:
         _number(properties, ORIGIN_QUEUE),
         _number(properties, ORIGIN_OFFSET),
         properties.get(ORIGIN_MESSAGE_ID) or properties.get(FIRST_MESSAGE_ID, ""),
-        max(_number(properties, ATTEMPTS), record.reconsume_times + 1),
+        max(_number(properties, ATTEMPTS), record.reconsume_times),
         properties.get(LAST_ERROR, ""),
         max(_number(properties, FIRST_ATTEMPT), 0),
         max(_number(properties, LAST_ATTEMPT), 0),

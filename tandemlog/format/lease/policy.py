@@ -180,6 +180,15 @@ def decode_policy(row: Mapping[str, object]) -> GroupPolicy:
     )
 
 
+def decode_retries(row: Mapping[str, object]) -> tuple[int, int]:
+    """How often a message comes again, and how many queues the group's retry topic has: for
+    consumers that send messages back."""
+    return (
+        max(_whole(row.get("retryMaxTimes"), DEFAULT_RETRIES), 0),
+        _whole(row.get("retryQueueNums"), 1),
+    )
+
+
 def encode_policy(policy: GroupPolicy, row: Mapping[str, object]) -> dict[str, object]:
     """The group's row with this policy; its other members stay. Raises FormatError for a policy
     that no group can have."""

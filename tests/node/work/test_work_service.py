@@ -143,7 +143,7 @@ async def test_the_last_attempt_makes_a_dead_letter(node: Node) -> None:
     assert {row.letter.topic for row in page.rows} == {"orders"}
     assert page.left == 2
     letter = decode_record(await node.dead_letters.read(GROUP, 0))
-    assert (letter.topic, letter.body, letter.reconsume_times) == ("%DLQ%billing", b"0", 1)
+    assert (letter.topic, letter.body, letter.reconsume_times) == ("%DLQ%billing", b"0", 2)
     assert letter.properties["DLQ_ORIGIN_TOPIC"] == letter.properties["RETRY_TOPIC"] == "orders"
     assert letter.keys == "k"
 

@@ -63,7 +63,7 @@ class WorkTerm:
         self.letters = DeadLetterDesk(store)
         self.writer = ProgressWriter(
             store, desk, self.letters, self.engine, role, thread,
-            settings.write_interval_ms / 1000, self.after, self.look_at_tables,
+            settings.write_interval_ms / 1000, self.after, self._look,
         )  # fmt: skip
         self._store = store
         self._known = known
@@ -89,7 +89,7 @@ class WorkTerm:
 
     def now(self) -> Now:
         clock = self._store.clock
-        return Now(int(clock.monotonic() * 1000), clock.now_ms())
+        return Now(int(clock.elapsed() * 1000), clock.now_ms())
 
     async def ready(self) -> None:
         """Raises RequestRefusedError if it is not known in time what the last master was told."""
@@ -135,6 +135,12 @@ class WorkTerm:
                 return
             self._timer.cancel()
         self._timer = self._loop.call_later(wait_s, self._tick)
+
+    def _look(self) -> None:
+        """Several times in a second: changes of tables, and a date that a test has moved."""
+        self.look_at_tables()
+        if self.engine.next_due_ms <= self.now().ms:
+            self._tick()
 
     def _tick(self) -> None:
         self._timer = None

@@ -37,9 +37,12 @@ TWINS = {
     "AsyncConsumer": "Consumer",
     "AsyncStream": "Stream",
     "AsyncAdmin": "Admin",
+    "AsyncWork": "Work",
+    "AsyncDelivery": "Delivery",
+    "AsyncWorkAdmin": "WorkAdmin",
 }
 SECTIONS = {
-    "Clients": ("Producer", "Consumer", "Stream", "Admin"),
+    "Clients": ("Producer", "Consumer", "Stream", "Work", "Delivery", "Admin", "WorkAdmin"),
     "Clients for asyncio": tuple(TWINS),
     "Messages and results": (
         "Message",
@@ -48,6 +51,16 @@ SECTIONS = {
         "SendManyResult",
         "ReceivedMessage",
         "ReceivedBatch",
+    ),
+    "Work queues": (
+        "Reject",
+        "RetryAfter",
+        "WorkOptions",
+        "WorkStatistics",
+        "GroupPolicy",
+        "Backoff",
+        "GroupWork",
+        "DeadLetter",
     ),
     "Options": (
         "ProducerOptions",
@@ -60,7 +73,21 @@ SECTIONS = {
     "Profiles": ("Profile", "load_profile"),
 }
 MADE_BY_CALLS = frozenset(
-    ("Stream", "AsyncStream", "SendFuture", "SendResult", "ReceivedMessage", "ReceivedBatch")
+    (
+        "Stream",
+        "AsyncStream",
+        "Work",
+        "AsyncWork",
+        "Delivery",
+        "AsyncDelivery",
+        "SendFuture",
+        "SendResult",
+        "ReceivedMessage",
+        "ReceivedBatch",
+        "WorkStatistics",
+        "GroupWork",
+        "DeadLetter",
+    )
 )
 """Results: no program makes them, so their constructors are not shown."""
 REST = "What else there is"

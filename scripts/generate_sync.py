@@ -36,13 +36,22 @@ class Result:
     function: str
 
 
-CLIENTS = {"AsyncAdmin": "tandemlog/admin.py", "AsyncConsumer": "tandemlog/consume/consumer.py"}
+CLIENTS = {
+    "AsyncAdmin": "tandemlog/admin.py",
+    "AsyncConsumer": "tandemlog/consume/consumer.py",
+    "AsyncWorkAdmin": "tandemlog/consume/work/work_admin.py",
+}
 RESULTS = {
     "AsyncStream": Result("Stream", "Stream"),
+    "AsyncWork": Result("Work", "Work"),
     "AsyncScan": Result('"pa.RecordBatchReader"', "reader_of"),
 }
 OMITTED = ("open",)  # a synchronous client is open from the start
-BASE = {"loop_thread": ("SyncClient",), "sync_stream": ("Stream", "reader_of")}
+BASE = {
+    "loop_thread": ("SyncClient",),
+    "sync_stream": ("Stream", "reader_of"),
+    "sync_work": ("Work",),
+}
 """What is written by hand, by its module in tandemlog.sync."""
 
 WORDS = (
@@ -68,8 +77,13 @@ def generate(output: Path) -> None:
     for name, source in CLIENTS.items():
         text = synchronous((ROOT / source).read_text(), source, name)
         text = _ruff("check", "--select=I", "--fix-only", text=text)
-        path = folder / f"{name.removeprefix('Async').lower()}.py"
+        path = folder / f"{_file_name(name)}.py"
         path.write_text(_ruff("format", text=text))
+
+
+def _file_name(client: str) -> str:
+    """AsyncWorkAdmin: work_admin."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", client.removeprefix("Async")).lower()
 
 
 def _ruff(*command: str, text: str) -> str:

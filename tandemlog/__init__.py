@@ -38,8 +38,22 @@ if TYPE_CHECKING:
     from .consume.received.received_message import ReceivedMessage
     from .consume.statistics import ConsumerStatistics
     from .consume.stream import AsyncStream
+    from .consume.work.async_work import AsyncWork
+    from .consume.work.delivery import AsyncDelivery, Delivery
+    from .consume.work.signals import Reject, RetryAfter
+    from .consume.work.work_admin import (
+        AsyncWorkAdmin,
+        DeadLetter,
+        GroupWork,
+        PolicyChange,
+        QueueWork,
+        ResentLetter,
+    )
+    from .consume.work.work_options import WorkOptions
+    from .consume.work.work_statistics import WorkStatistics
     from .errors import TandemlogError
     from .format.files.log_history import LogHistory
+    from .format.lease.policy import Backoff, GroupPolicy, Ordering, StartAt
     from .hooks import ClientHook
     from .message import Message, SendManyResult, SendResult
     from .produce.futures import SendFuture
@@ -47,8 +61,10 @@ if TYPE_CHECKING:
     from .produce.producer_options import ProducerOptions
     from .sync.generated.admin import Admin
     from .sync.generated.consumer import Consumer
+    from .sync.generated.work_admin import WorkAdmin
     from .sync.sync_producer import Producer
     from .sync.sync_stream import Stream
+    from .sync.sync_work import Work
     from .telemetry.measures import Percentiles
     from .telemetry.producer_statistics import ProducerStatistics
     from .transport.security import Security
@@ -63,20 +79,30 @@ __all__ = [
     "Admin",
     "AsyncAdmin",
     "AsyncConsumer",
+    "AsyncDelivery",
     "AsyncProducer",
     "AsyncStream",
+    "AsyncWork",
+    "AsyncWorkAdmin",
+    "Backoff",
     "ClientHook",
     "ConnectionOptions",
     "Consumer",
     "ConsumerStatistics",
+    "DeadLetter",
+    "Delivery",
     "FollowOptions",
     "GroupDescription",
     "GroupMember",
+    "GroupPolicy",
+    "GroupWork",
     "LogHistory",
     "Message",
     "NodeInfo",
     "OffsetChange",
+    "Ordering",
     "Percentiles",
+    "PolicyChange",
     "PositionCheck",
     "Producer",
     "ProducerInfo",
@@ -85,17 +111,26 @@ __all__ = [
     "Profile",
     "QueueLag",
     "QueueRange",
+    "QueueWork",
     "ReadFrom",
     "ReceivedBatch",
     "ReceivedMessage",
+    "Reject",
+    "ResentLetter",
+    "RetryAfter",
     "Security",
     "SendFuture",
     "SendManyResult",
     "SendResult",
+    "StartAt",
     "Stream",
     "TandemlogError",
     "TopicInfo",
     "Topology",
+    "Work",
+    "WorkAdmin",
+    "WorkOptions",
+    "WorkStatistics",
     "errors",
     "load_profile",
 ]
@@ -106,6 +141,20 @@ _MODULES = {
     "consume.consumer": ("AsyncConsumer",),
     "consume.statistics": ("ConsumerStatistics",),
     "consume.stream": ("AsyncStream",),
+    "consume.work.async_work": ("AsyncWork",),
+    "consume.work.delivery": ("AsyncDelivery", "Delivery"),
+    "consume.work.signals": ("Reject", "RetryAfter"),
+    "consume.work.work_admin": (
+        "AsyncWorkAdmin",
+        "DeadLetter",
+        "GroupWork",
+        "PolicyChange",
+        "QueueWork",
+        "ResentLetter",
+    ),
+    "consume.work.work_options": ("WorkOptions",),
+    "consume.work.work_statistics": ("WorkStatistics",),
+    "format.lease.policy": ("Backoff", "GroupPolicy", "Ordering", "StartAt"),
     "errors": ("TandemlogError",),
     "consume.follow_options": ("FollowOptions",),
     "consume.group.group_admin": ("GroupDescription", "GroupMember", "OffsetChange"),
@@ -122,8 +171,10 @@ _MODULES = {
     "produce.futures": ("SendFuture",),
     "sync.generated.admin": ("Admin",),
     "sync.generated.consumer": ("Consumer",),
+    "sync.generated.work_admin": ("WorkAdmin",),
     "sync.sync_producer": ("Producer",),
     "sync.sync_stream": ("Stream",),
+    "sync.sync_work": ("Work",),
     "cluster.profiles": ("Profile", "load_profile"),
     "telemetry.measures": ("Percentiles",),
     "telemetry.producer_statistics": ("ProducerStatistics",),

@@ -238,6 +238,15 @@ class UnknownGroupError(RefusedError):
     """A consumer group that does not exist."""
 
 
+class LeaseLostError(RefusedError):
+    """A message of a work queue was settled too late: its lease ended, and it comes again, or has
+    come to another consumer already. What was done with it here does not count."""
+
+
+class DeliverySettledError(RefusedError):
+    """A delivery of a work queue that has its outcome already gets another one."""
+
+
 class FencedMemberError(RefusedError):
     """The master does not take this member of a group for the owner (any more): its session timed
     out, or the queue was given to another member. What it commits late does not count. `refused`

@@ -220,6 +220,7 @@ PURE = (
     "tandemlog/cluster/topology.py",
     "tandemlog/consume/reading/lost_messages.py",
     "tandemlog/consume/group/group_session.py",
+    "tandemlog/consume/work/prefetch.py",
     "tandemlog/consume/reading/span_progress.py",
     "tandemlog/produce/chain.py",
     "tandemlog/spark/live/admission.py",

@@ -43,7 +43,7 @@ def test_synchronous_clients_are_current(tmp_path: Path) -> None:
     ]
     assert not stale, f"run `make sync`: {stale} differ from what the clients for asyncio give"
     committed = {each.name for each in (ROOT / FOLDER).glob("*.py")}
-    assert committed == {"__init__.py", "admin.py", "consumer.py"}
+    assert committed == {"__init__.py", "admin.py", "consumer.py", "work_admin.py"}
     assert committed == {"__init__.py", *(each.name for each in fresh)}
 
 

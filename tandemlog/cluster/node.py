@@ -10,6 +10,7 @@ Whatever a call ends with becomes an error of this package, which names the endp
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ..errors import (
@@ -39,9 +40,10 @@ if TYPE_CHECKING:
     from grpc import aio
 
     from ..transport import tls_faults
-    from ..v1 import admin_pb2_grpc, broker_pb2_grpc
+    from ..v1 import admin_pb2_grpc, broker_pb2_grpc, work_pb2_grpc
     from ..v1.admin_pb2_grpc import AdminAsyncStub
     from ..v1.broker_pb2_grpc import BrokerAsyncStub
+    from ..v1.work_pb2_grpc import WorkAsyncStub
     from . import pull_answer
 else:
     tls_faults = lazy("tandemlog.transport.tls_faults")
@@ -49,6 +51,7 @@ else:
     # they load gRPC: see own_grpc.py
     admin_pb2_grpc = lazy("tandemlog.v1.admin_pb2_grpc")
     broker_pb2_grpc = lazy("tandemlog.v1.broker_pb2_grpc")
+    work_pb2_grpc = lazy("tandemlog.v1.work_pb2_grpc")
 
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", MAX_GRPC_MESSAGE),
@@ -119,6 +122,11 @@ class Node:
             self.data = DataPath("", "never", self._offer)
         else:
             self.data = DataPath(split_host_port(endpoint)[0], data_connections, self._offer)
+
+    @cached_property
+    def work(self) -> "WorkAsyncStub":
+        """Few clients use it."""
+        return work_pb2_grpc.WorkStub(self.channel)
 
     async def _offer(self) -> Offer | None:
         """What this node says of its data connections now; None if it does not answer."""

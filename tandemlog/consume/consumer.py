@@ -11,12 +11,11 @@ them.
 """
 
 import asyncio
-import contextlib
 import logging
 import time
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from ..cluster.connection import Connection
 from ..cluster.connection_options import ConnectionOptions, secured
@@ -33,6 +32,7 @@ from .follow_options import FollowOptions
 from .following.fetcher import Fetcher
 from .following.follower import Callbacks, Follower, OnCommitError, OnQueues
 from .group.membership import Membership
+from .left_open import close_later
 from .reading.positions import (
     COMMITTED,
     EARLIEST,
@@ -53,6 +53,11 @@ from .scan import AsyncScan
 from .statistics import ConsumerStatistics, together, totals_of
 from .stream import AsyncStream
 from .subscription import Subscription, Topics
+from .work.async_work import AsyncWork, new_core
+from .work.work_options import BackoffLike, Handler, WantedPolicy, WorkOptions
+
+if TYPE_CHECKING:
+    from .work.work_core import WorkCore
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +104,7 @@ class AsyncConsumer:
         self._past = ConsumerStatistics()
         watch(self)
         self._scans: set[AsyncScan] = set()
+        self._works: list[WorkCore] = []
 
     async def __aenter__(self) -> Self:
         return self
@@ -122,7 +128,7 @@ class AsyncConsumer:
             logger.warning("%s", text)
         warnings.warn(text, ResourceWarning, stacklevel=2)
         for each in open_:
-            _close_later(each)
+            close_later(each, each.loop)
 
     async def close(self) -> None:
         """Closes its streams and the connection."""
@@ -130,6 +136,7 @@ class AsyncConsumer:
             return
         for scan in list(self._scans):
             await scan.close()
+        await asyncio.gather(*(work.close() for work in self._works))
         followers, self._followers = self._followers, []
         for follower in followers:
             await follower.close()
@@ -368,6 +375,61 @@ class AsyncConsumer:
         self._scans.add(scan)
         return scan
 
+    def work(
+        self,
+        topics: str | Sequence[str],
+        *,
+        group: str | None = None,
+        handler: Handler | None = None,
+        concurrency: int = 1,
+        max_attempts: int | None = None,
+        backoff: BackoffLike | None = None,
+        ordered: bool | str | None = None,
+        start: str | None = None,
+        tags: str | None = None,
+        where: str | None = None,
+        lease: float = 30.0,
+        prefetch: int | None = None,
+        options: WorkOptions | None = None,
+    ) -> AsyncWork:
+        """A work queue: each message goes to one consumer of `group` (default: this consumer's),
+        which acknowledges it by itself. Any number of consumers share a topic, however many queues
+        it has, and nothing is assigned to one of them.
+
+        Returns deliveries to iterate over, each to be settled: `ack`, `retry`, `reject`. Or, with a
+        `handler`, something to `run`, which calls it with each delivery, `concurrency` at a time:
+        one that returns is an acknowledgement; `Reject` sends the message to the dead letters,
+        `RetryAfter` has it come again then, and any other exception by the group's policy. A
+        function that is no coroutine function runs in a thread.
+
+        The policy belongs to the group; what is given here changes it for all, None leaves it.
+        `max_attempts`: deliveries before a message becomes a dead letter (17 in a new group).
+        `backoff`: seconds before the second attempt, which double with each further one; seconds
+        for each; or a Backoff (RocketMQ's levels from 10 seconds on in a new group). `ordered`:
+        "queue" (or True), one message of a queue at a time, "key", one of equal sharding keys;
+        False: in any order. `start`: EARLIEST or LATEST, for topics that are new to the group.
+
+        `tags`, `where`: as in `follow`; what they leave out counts as done for the group. `lease`:
+        seconds for which a message is this consumer's without a sign of life; it is renewed while
+        the message waits here or is handled. `prefetch`: messages received ahead; None: as many as
+        are handled in a quarter of a second.
+
+        The first delivery, or `run`, raises UnknownTopicError, PermissionDeniedError and what else
+        the node refuses."""
+        core = new_core(
+            self._connection,
+            self._group() if group is None else group,
+            topics,
+            selector=Selector.of(tags, where),
+            wanted=WantedPolicy.of(max_attempts, backoff, ordered, start),
+            lease=lease,
+            prefetch=prefetch,
+            concurrency=concurrency,
+            options=options,
+        )
+        self._works = [*(each for each in self._works if not each.stopping), core]
+        return AsyncWork(core, handler, concurrency, self)
+
     async def ranges(self, topics: str | Sequence[str] = ()) -> list[QueueRange]:
         """The ranges of the queues of `topics`, or of all topics; queues without a message are left
         out."""
@@ -431,30 +493,3 @@ class AsyncConsumer:
         if self.group is None:
             raise InvalidArgumentError("this consumer has no group", field="group")
         return self.group
-
-
-_left_open: set[asyncio.Task[None]] = set()
-
-
-def _close_later(follower: Follower) -> None:
-    """In its loop, if that runs. Any thread."""
-
-    def ended(task: asyncio.Task[None]) -> None:
-        _left_open.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.warning("a stream that was left open was not closed well: %s", error)
-
-    def begin() -> None:
-        task = follower.loop.create_task(follower.close(), name="tandemlog-left-open")
-        _left_open.add(task)
-        task.add_done_callback(ended)
-
-    try:
-        here = asyncio.get_running_loop() is follower.loop
-    except RuntimeError:
-        here = False
-    if here:
-        begin()
-    else:
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            follower.loop.call_soon_threadsafe(begin)

@@ -20,6 +20,7 @@ from grpc import aio
 from fakes.fake_groups import FakeGroups
 from fakes.fake_log import FakeLog
 from fakes.fake_node import FakeNode
+from fakes.fake_work import FakeWork
 
 
 class TokenGuard(aio.ServerInterceptor):
@@ -59,6 +60,7 @@ class FakeCluster:
         self.refused = asyncio.Event()
         self.log = FakeLog()
         self.groups = FakeGroups(self.log)
+        self.work = FakeWork(self.log)
         self.master_id = "n0"
         self.epoch = 1
         # calls that it lacks answer UNIMPLEMENTED, as those of any servicer

@@ -257,6 +257,12 @@ class FakeLog:
         self.records.append(bytes(record))
         self.end += len(record)
 
+    def append_again(self, raw: bytes) -> None:
+        """A copy of a record at the end of its queue."""
+        record = decode_record(raw)
+        queue = self.queues.setdefault((record.topic, record.queue_id), [])
+        self._put(raw, queue, len(queue))
+
     def matching(self, key: str, topic: str, *, tags: bool) -> list[bytes]:
         """Records found by a key (UNIQ_KEY too) or a tag."""
         found = []

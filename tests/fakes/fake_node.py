@@ -4,7 +4,7 @@
     node.ends_refused                       the error code for a question where queues end
     node.removed, node.holes                what this node lacks: older files, single messages
     node.damaged                            messages whose bodies have another byte on its disk
-    node.old                                knows no filters
+    node.old                                knows no filters and no work queues
 
 Its log is that of its cluster: a slave sees the first `visible` records of it.
 """
@@ -20,13 +20,21 @@ import grpc
 from grpc import aio
 
 from fakes.fake_log import MAX_BATCH_SIZE, MAX_MESSAGE_SIZE, FakeLog, RefusedError
+from fakes.fake_work_door import FakeWorkDoor
 from fakes.plain_filter import selects
 from tandemlog.format.constants import TIMER_TOPIC
 from tandemlog.format.delay.handle import decode_handle
 from tandemlog.format.filter.expression import Condition, FilterError
 from tandemlog.format.filter.parser import parse
 from tandemlog.format.record.record import decode_record
-from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
+from tandemlog.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    broker_pb2,
+    broker_pb2_grpc,
+    common_pb2,
+    work_pb2_grpc,
+)
 
 if TYPE_CHECKING:
     from fakes.fake_cluster import FakeCluster
@@ -96,6 +104,8 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
         self._server = aio.server(options=SERVER_OPTIONS, interceptors=self.cluster.guards)
         broker_pb2_grpc.add_BrokerServicer_to_server(self, self._server)
         admin_pb2_grpc.add_AdminServicer_to_server(self, self._server)
+        if not self.old:
+            work_pb2_grpc.add_WorkServicer_to_server(FakeWorkDoor(self), self._server)
         address, credentials = f"127.0.0.1:{self._port}", self.cluster.credentials
         if credentials is None:
             self._port = self._server.add_insecure_port(address)

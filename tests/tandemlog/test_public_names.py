@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tandemlog
-from tandemlog import Producer, Stream
+from tandemlog import AsyncDelivery, AsyncWork, Delivery, Producer, Stream, Work
 from tandemlog.consume.stream import AsyncStream
 from tandemlog.produce.producer import AsyncProducer
 
@@ -105,7 +105,12 @@ def test_other_names_are_not() -> None:
 
 @pytest.mark.parametrize(
     ("plain", "asynchronous"),
-    [(Producer, AsyncProducer), (Stream, AsyncStream)],
+    [
+        (Producer, AsyncProducer),
+        (Stream, AsyncStream),
+        (Work, AsyncWork),
+        (Delivery, AsyncDelivery),
+    ],
 )
 def test_what_is_by_hand_has_the_methods_of_asyncio(plain: type, asynchronous: type) -> None:
     def methods(kind: type) -> dict[str, list[str]]:

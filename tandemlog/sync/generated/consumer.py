@@ -16,10 +16,12 @@ from ...consume.reading.positions import EARLIEST, LATEST, Queue, QueueRange, St
 from ...consume.received.received_batch import ReceivedBatch
 from ...consume.statistics import ConsumerStatistics
 from ...consume.subscription import Topics
+from ...consume.work.work_options import BackoffLike, Handler, WorkOptions
 from ...format.files.log_history import LogHistory
 from ...transport.security import Security
 from ..loop_thread import SyncClient
 from ..sync_stream import Stream, reader_of
+from ..sync_work import Work
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -176,6 +178,66 @@ class Consumer(SyncClient[AsyncConsumer]):
                     queues=queues,
                     options=options,
                 )
+            ),
+        )
+
+    def work(
+        self,
+        topics: str | Sequence[str],
+        *,
+        group: str | None = None,
+        handler: Handler | None = None,
+        concurrency: int = 1,
+        max_attempts: int | None = None,
+        backoff: BackoffLike | None = None,
+        ordered: bool | str | None = None,
+        start: str | None = None,
+        tags: str | None = None,
+        where: str | None = None,
+        lease: float = 30.0,
+        prefetch: int | None = None,
+        options: WorkOptions | None = None,
+    ) -> Work:
+        """A work queue: each message goes to one consumer of `group` (default: this consumer's),
+        which acknowledges it by itself. Any number of consumers share a topic, however many queues
+        it has, and nothing is assigned to one of them.
+
+        Returns deliveries to iterate over, each to be settled: `ack`, `retry`, `reject`. Or, with a
+        `handler`, something to `run`, which calls it with each delivery, `concurrency` at a time:
+        one that returns is an acknowledgement; `Reject` sends the message to the dead letters,
+        `RetryAfter` has it come again then, and any other exception by the group's policy. A
+        function that is no coroutine function runs in a thread.
+
+        The policy belongs to the group; what is given here changes it for all, None leaves it.
+        `max_attempts`: deliveries before a message becomes a dead letter (17 in a new group).
+        `backoff`: seconds before the second attempt, which double with each further one; seconds
+        for each; or a Backoff (RocketMQ's levels from 10 seconds on in a new group). `ordered`:
+        "queue" (or True), one message of a queue at a time, "key", one of equal sharding keys;
+        False: in any order. `start`: EARLIEST or LATEST, for topics that are new to the group.
+
+        `tags`, `where`: as in `follow`; what they leave out counts as done for the group. `lease`:
+        seconds for which a message is this consumer's without a sign of life; it is renewed while
+        the message waits here or is handled. `prefetch`: messages received ahead; None: as many as
+        are handled in a quarter of a second.
+
+        The first delivery, or `run`, raises UnknownTopicError, PermissionDeniedError and what else
+        the node refuses."""
+        return Work(
+            self._thread,
+            self._client.work(
+                topics,
+                group=group,
+                handler=handler,
+                concurrency=concurrency,
+                max_attempts=max_attempts,
+                backoff=backoff,
+                ordered=ordered,
+                start=start,
+                tags=tags,
+                where=where,
+                lease=lease,
+                prefetch=prefetch,
+                options=options,
             ),
         )
 

@@ -1,0 +1,1 @@
+"""Work queues: messages that are leased to one consumer, and acknowledged one by one."""

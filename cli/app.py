@@ -29,6 +29,7 @@ COMMANDS = {
     "delay": "delay",
     "bench": "bench",
     "group": "group",
+    "dlq": "dlq",
     "offsets": "offsets",
     "list": "nodes",
     "stats": "stats",

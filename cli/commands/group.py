@@ -1,7 +1,9 @@
 """`tandemlog group …`: consumer groups, their members and lag, and where they continue reading.
 
 list      all groups, one row each
-describe  members with what they own; for each queue the offset, the end, what waits
+describe  members with what they own; for each queue the offset, the end, what waits; of a work
+          queue the policy, and what is under way
+policy    attempts, pauses and order of a work queue, shown or changed
 reset     earliest, latest, a time, an offset, a shift; only while no member is there
 delete    the group with its offsets; only while no member is there
 """
@@ -15,12 +17,23 @@ import typer
 
 from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.topology import ReadFrom
-from tandemlog.consume.group.group_admin import GroupDescription, OffsetChange
+from tandemlog.consume.group.group_admin import NOT_KNOWN_THERE, GroupDescription, OffsetChange
 from tandemlog.consume.reading.positions import EARLIEST, LATEST, Queue, Start
 from tandemlog.consume.reading.queue_lag import QueueLag
-from tandemlog.errors import UnknownGroupError, UnknownQueueError
+from tandemlog.consume.work.work_admin import AsyncWorkAdmin, GroupWork
+from tandemlog.errors import InvalidArgumentError, UnknownGroupError, UnknownQueueError
+from tandemlog.format.lease.policy import MAX_ATTEMPTS
 
 from ..output.tables import Format, write_lines, write_note, write_rows, write_table
+from ..output.work_tables import (
+    POLICY_COLUMNS,
+    Begin,
+    Order,
+    backoff_option,
+    policy_row,
+    work_object,
+    write_work,
+)
 from ..shared.command import new_app
 from ..shared.completion import complete_group, complete_topic
 from ..shared.online import ClusterOptions
@@ -36,7 +49,7 @@ QUEUE_COLUMNS = (
 )  # fmt: skip
 CHANGE_COLUMNS = ("topic", "queue_id", "before", "after", "shift")
 
-app = new_app("List, describe, reset and delete consumer groups.")
+app = new_app("List, describe, reset and delete consumer groups; set policies of work queues.")
 
 Group = Annotated[str, typer.Argument(metavar="GROUP", autocompletion=complete_group)]
 
@@ -63,26 +76,103 @@ def list_command(*, cluster: ClusterOptions) -> None:
 
 @app.command("describe")
 def describe_command(group: Group, *, cluster: ClusterOptions) -> None:
-    """Show a group: its members with their host and queues, and the lag of each queue.
+    """Show a group: its members with their host and queues, and the lag of each queue. Of a work
+    queue: its policy, leases, retries and attempts.
 
     With --format jsonl, the output is one object that contains everything.
     """
 
+    work = cluster.ask_work(lambda admin: group_work(admin, group))
+
     async def describe(admin: AsyncAdmin) -> tuple[GroupDescription, list[QueueLag]]:
+        if work is not None:  # it may have neither members nor offsets
+            return await _described(admin, group)
         return await admin.describe_group(group), await admin.lag(group)
 
     description, lags = cluster.ask(describe, ReadFrom.MASTER)
     row = _row(description, lags)
     members, queues = _member_rows(description), _queue_rows(description, lags)
     if cluster.form is Format.JSONL:
-        write_lines([{**row, "members": members, "queues": queues}])
+        shown = None if work is None else work_object(work)
+        write_lines([{**row, "members": members, "queues": queues, "work": shown}])
         return
     write_table([row], COLUMNS)
     if members:
         typer.echo()
         write_table(members, MEMBER_COLUMNS)
-    typer.echo()
-    write_table(queues, QUEUE_COLUMNS)
+    if queues:
+        typer.echo()
+        write_table(queues, QUEUE_COLUMNS)
+    if work is not None and work.queues:
+        typer.echo()
+        write_work(work)
+
+
+@app.command("policy")
+def policy_command(
+    group: Group,
+    max_attempts: Annotated[
+        int | None,
+        typer.Option(
+            "--max-attempts",
+            metavar="N",
+            min=1,
+            max=MAX_ATTEMPTS,
+            help="Deliveries of a message before it becomes a dead letter.",
+        ),
+    ] = None,
+    backoff: Annotated[
+        str | None,
+        typer.Option(
+            "--backoff",
+            metavar="SECONDS[,…]",
+            help="Seconds before the second attempt, which double with each further one; or "
+            "seconds for each attempt, the last of which stay.",
+        ),
+    ] = None,
+    ordered: Annotated[
+        Order | None,
+        typer.Option(
+            "--ordered",
+            help="One message at a time: of each queue, of equal sharding keys, or in any order.",
+        ),
+    ] = None,
+    start: Annotated[
+        Begin | None,
+        typer.Option("--start", help="Where it begins in topics that are new to it."),
+    ] = None,
+    dry_run: DryRun = False,
+    *,
+    cluster: ClusterOptions,
+) -> None:
+    """Show or change how a group works on its queue: attempts, pauses between them, order.
+
+    Without options the policy is shown. A change counts for all consumers of the group at once. A
+    consumer that passes a policy of its own when it starts changes it again.
+    """
+    pauses = None if backoff is None else backoff_option(backoff)
+    changes = (max_attempts, pauses, ordered, start)
+    if all(each is None for each in changes):
+        work = cluster.ask_work(lambda admin: admin.group_work(group))
+        write_rows([{"group": group, **policy_row(work.policy)}], cluster.form, POLICY_COLUMNS)
+        return
+    change = cluster.ask_work(
+        lambda admin: admin.set_policy(
+            group,
+            max_attempts=max_attempts,
+            backoff=pauses,
+            ordered=None if ordered is None else ordered.value,
+            start=None if start is None else start.value,
+            dry_run=dry_run,
+        )
+    )
+    rows = [
+        {"group": group, "policy": name, **policy_row(policy)}
+        for name, policy in (("before", change.before), ("after", change.after))
+    ]
+    write_rows(rows, cluster.form, ("group", "policy", *POLICY_COLUMNS[1:]))
+    if dry_run:
+        write_note(f"{group}: nothing was changed")
 
 
 @app.command("reset")
@@ -189,6 +279,18 @@ async def _described(admin: AsyncAdmin, group: str) -> tuple[GroupDescription, l
         return await admin.describe_group(group), await admin.lag(group)
     except UnknownGroupError:
         return GroupDescription(group, "empty", 0, ()), []
+
+
+async def group_work(admin: AsyncWorkAdmin, group: str) -> GroupWork | None:
+    """What a work queue has under way; None where there is none, or the node knows of none."""
+    try:
+        return await admin.group_work(group)
+    except UnknownGroupError:
+        return None
+    except InvalidArgumentError as error:
+        if error.reason == NOT_KNOWN_THERE:
+            return None
+        raise
 
 
 def _only(wanted: dict[Queue, int], queue_ids: Sequence[int]) -> dict[Queue, int]:

@@ -10,6 +10,7 @@ import typer
 from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.topology import ReadFrom
 from tandemlog.consume.reading.positions import QueueRange
+from tandemlog.consume.work.work_admin import AsyncWorkAdmin
 from tandemlog.errors import TandemlogError, UnavailableError
 
 from ..output.tables import Format, write_note
@@ -50,6 +51,10 @@ class ClusterOptions:
         """As run_admin."""
         return run_admin(self.endpoint, self.timeout, work, read_from, starting=starting)
 
+    def ask_work(self, work: Callable[[AsyncWorkAdmin], Awaitable[Result]]) -> Result:
+        """As run_work_admin."""
+        return run_work_admin(self.endpoint, self.timeout, work)
+
 
 def run_admin(
     endpoint: str,
@@ -73,6 +78,19 @@ def run_admin(
             finally:
                 if telling is not None:
                     telling.cancel()
+
+    return asyncio.run(run())
+
+
+def run_work_admin(
+    endpoint: str, timeout_s: float, work: Callable[[AsyncWorkAdmin], Awaitable[Result]]
+) -> Result:
+    """`work` with an administrator's client of the work queues; raises what it raises."""
+
+    async def run() -> Result:
+        options = connection_options(timeout_s)
+        async with AsyncWorkAdmin(check_endpoints(endpoint), connection=options) as admin:
+            return await work(admin)
 
     return asyncio.run(run())
 

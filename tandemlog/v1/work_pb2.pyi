@@ -64,7 +64,7 @@ class ReceiveRequest(_message.Message):
     MAX_BYTES_FIELD_NUMBER: _builtins.int
     LEASE_MS_FIELD_NUMBER: _builtins.int
     WAIT_MS_FIELD_NUMBER: _builtins.int
-    TAG_HASHES_FIELD_NUMBER: _builtins.int
+    TAGS_FIELD_NUMBER: _builtins.int
     FILTER_FIELD_NUMBER: _builtins.int
     QUEUE_IDS_FIELD_NUMBER: _builtins.int
     group: _builtins.str
@@ -81,8 +81,8 @@ class ReceiveRequest(_message.Message):
         """served in turn"""
 
     @_builtins.property
-    def tag_hashes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Java hashes; empty: every tag. What is left out counts as done"""
+    def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """empty: every message. What is left out is done for the group"""
 
     @_builtins.property
     def queue_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
@@ -97,13 +97,13 @@ class ReceiveRequest(_message.Message):
         max_bytes: _builtins.int = ...,
         lease_ms: _builtins.int = ...,
         wait_ms: _builtins.int = ...,
-        tag_hashes: _abc.Iterable[_builtins.int] | None = ...,
+        tags: _abc.Iterable[_builtins.str] | None = ...,
         filter: _builtins.str = ...,
         queue_ids: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "group", b"group", "lease_ms", b"lease_ms", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "queue_ids", b"queue_ids", "tag_hashes", b"tag_hashes", "topics", b"topics", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "group", b"group", "lease_ms", b"lease_ms", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "queue_ids", b"queue_ids", "tags", b"tags", "topics", b"topics", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -611,7 +611,7 @@ class QueueWork(_message.Message):
     unacked: _builtins.int
     """delivered at least once, and not done"""
     oldest_unacked_ms: _builtins.int
-    """age of the oldest of them; -1 if none"""
+    """first delivery of the oldest of them, ms since the epoch; 0: none"""
     def __init__(
         self,
         *,
@@ -648,16 +648,19 @@ class DescribeGroupWorkResponse(_message.Message):
     QUEUES_FIELD_NUMBER: _builtins.int
     KNOWN_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     MASTER_EPOCH_FIELD_NUMBER: _builtins.int
     leased: _builtins.int
     waiting_retry: _builtins.int
     ready: _builtins.int
     dead: _builtins.int
-    """since this master began"""
+    """attempts are exhausted, and the copy is not stored yet"""
     oldest_unacked_ms: _builtins.int
-    """-1: none"""
+    """ms since the epoch; 0: none"""
     known: _builtins.bool
-    """the group has a policy of its own, or has received something"""
+    """there is such a group"""
+    dead_letters: _builtins.int
+    """that were neither sent again nor purged"""
     master_epoch: _builtins.int
     """see Error.master_epoch"""
     @_builtins.property
@@ -685,11 +688,12 @@ class DescribeGroupWorkResponse(_message.Message):
         queues: _abc.Iterable[Global___QueueWork] | None = ...,
         known: _builtins.bool = ...,
         error: _common_pb2.Error | None = ...,
+        dead_letters: _builtins.int = ...,
         master_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "policy", b"policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "dead", b"dead", "error", b"error", "known", b"known", "leased", b"leased", "master_epoch", b"master_epoch", "oldest_unacked_ms", b"oldest_unacked_ms", "policy", b"policy", "queues", b"queues", "ready", b"ready", "waiting_retry", b"waiting_retry"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "dead", b"dead", "dead_letters", b"dead_letters", "error", b"error", "known", b"known", "leased", b"leased", "master_epoch", b"master_epoch", "oldest_unacked_ms", b"oldest_unacked_ms", "policy", b"policy", "queues", b"queues", "ready", b"ready", "waiting_retry", b"waiting_retry"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -788,11 +792,14 @@ class ListDeadLettersResponse(_message.Message):
     NEXT_OFFSET_FIELD_NUMBER: _builtins.int
     MAX_OFFSET_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    LEFT_FIELD_NUMBER: _builtins.int
     MASTER_EPOCH_FIELD_NUMBER: _builtins.int
     next_offset: _builtins.int
     """continue there"""
     max_offset: _builtins.int
     """the end"""
+    left: _builtins.int
+    """dead letters of the group in all"""
     master_epoch: _builtins.int
     """see Error.master_epoch"""
     @_builtins.property
@@ -806,11 +813,12 @@ class ListDeadLettersResponse(_message.Message):
         next_offset: _builtins.int = ...,
         max_offset: _builtins.int = ...,
         error: _common_pb2.Error | None = ...,
+        left: _builtins.int = ...,
         master_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "letters", b"letters", "master_epoch", b"master_epoch", "max_offset", b"max_offset", "next_offset", b"next_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "left", b"left", "letters", b"letters", "master_epoch", b"master_epoch", "max_offset", b"max_offset", "next_offset", b"next_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -149,7 +149,7 @@ class WorkServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ResendDeadLetters(self, request, context):
-        """A copy of each goes to the topic that it came from; the dead letters stay.
+        """A copy of each goes to the topic that it came from; the dead letters are done.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

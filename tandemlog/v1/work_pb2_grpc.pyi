@@ -52,7 +52,7 @@ class WorkStub:
     ListDeadLetters: _grpc.UnaryUnaryMultiCallable[_work_pb2.ListDeadLettersRequest, _work_pb2.ListDeadLettersResponse]
     ReadDeadLetter: _grpc.UnaryUnaryMultiCallable[_work_pb2.ReadDeadLetterRequest, _work_pb2.ReadDeadLetterResponse]
     ResendDeadLetters: _grpc.UnaryUnaryMultiCallable[_work_pb2.ResendDeadLettersRequest, _work_pb2.ResendDeadLettersResponse]
-    """A copy of each goes to the topic that it came from; the dead letters stay."""
+    """A copy of each goes to the topic that it came from; the dead letters are done."""
     PurgeDeadLetters: _grpc.UnaryUnaryMultiCallable[_work_pb2.PurgeDeadLettersRequest, _work_pb2.PurgeDeadLettersResponse]
 
 @_typing.type_check_only
@@ -79,7 +79,7 @@ class WorkAsyncStub(WorkStub):
     ListDeadLetters: _aio.UnaryUnaryMultiCallable[_work_pb2.ListDeadLettersRequest, _work_pb2.ListDeadLettersResponse]  # type: ignore[assignment]
     ReadDeadLetter: _aio.UnaryUnaryMultiCallable[_work_pb2.ReadDeadLetterRequest, _work_pb2.ReadDeadLetterResponse]  # type: ignore[assignment]
     ResendDeadLetters: _aio.UnaryUnaryMultiCallable[_work_pb2.ResendDeadLettersRequest, _work_pb2.ResendDeadLettersResponse]  # type: ignore[assignment]
-    """A copy of each goes to the topic that it came from; the dead letters stay."""
+    """A copy of each goes to the topic that it came from; the dead letters are done."""
     PurgeDeadLetters: _aio.UnaryUnaryMultiCallable[_work_pb2.PurgeDeadLettersRequest, _work_pb2.PurgeDeadLettersResponse]  # type: ignore[assignment]
 
 class WorkServicer(metaclass=_abc_1.ABCMeta):
@@ -169,7 +169,7 @@ class WorkServicer(metaclass=_abc_1.ABCMeta):
         request: _work_pb2.ResendDeadLettersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_work_pb2.ResendDeadLettersResponse, _abc.Awaitable[_work_pb2.ResendDeadLettersResponse]]:
-        """A copy of each goes to the topic that it came from; the dead letters stay."""
+        """A copy of each goes to the topic that it came from; the dead letters are done."""
 
     @_abc_1.abstractmethod
     def PurgeDeadLetters(

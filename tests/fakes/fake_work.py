@@ -16,6 +16,7 @@ from typing import Any
 
 from fakes.fake_log import FakeLog, RefusedError
 from fakes.plain_filter import selects
+from tandemlog.format.constants import TAGS
 from tandemlog.format.filter.parser import parse
 from tandemlog.format.lease.policy import AckResult, GroupPolicy, Ordering
 from tandemlog.format.record.record import decode_record
@@ -108,9 +109,8 @@ class FakeWork:
                     place = (topic, queue_id, offset)
                     if place in group.done:
                         continue
-                    hashes = request.tag_hashes
                     properties = decode_record(self.log.records[at]).properties
-                    if (hashes and self.log.tag_hash(at) not in hashes) or (
+                    if (request.tags and properties.get(TAGS) not in request.tags) or (
                         condition is not None and not selects(condition, properties)
                     ):
                         group.done.add(place)

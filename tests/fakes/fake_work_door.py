@@ -104,8 +104,7 @@ class FakeWorkDoor(work_pb2_grpc.WorkServicer):
                 leased=sum(bool(row.handle) for row in rows),
                 waiting_retry=sum(not row.handle and row.free_at > now for row in rows),
                 ready=sum(not row.handle and row.free_at <= now for row in rows),
-                dead=len(group.dead),
-                oldest_unacked_ms=0 if rows else -1,
+                dead_letters=len(group.dead) - group.purged,
                 attempts=[
                     sum(row.attempts == number for row in rows) for number in range(1, most + 1)
                 ],

@@ -36,8 +36,8 @@ class QueueWork:
     """What a group has under way in a queue. Offsets are queue offsets: all messages before `floor`
     are done, `next_offset` is the first that was not delivered yet. `leased`: a consumer has them;
     `waiting_retry`: a pause before the next attempt; `ready`: they come again now; `unacked`:
-    delivered and not done; `oldest_unacked_ms`: since the first delivery of the oldest of these,
-    None if there is none."""
+    delivered and not done; `oldest_unacked_ms`: when the oldest of these was first delivered, ms
+    since the epoch, None if there is none."""
 
     topic: str
     queue_id: int
@@ -53,9 +53,9 @@ class QueueWork:
 
 @dataclass(frozen=True, slots=True)
 class GroupWork:
-    """What a group has under way, over all its queues: see QueueWork. `dead`: dead letters since
-    the master began; `attempts[n]`: how many messages that are not done were delivered n + 1 times.
-    `known`: the group has a policy of its own, or has received something."""
+    """What a group has under way, over all its queues: see QueueWork. `dead`: messages on their way
+    to the dead letters; `dead_letters`: those that are there; `attempts[n]`: how many messages that
+    are not done were delivered n + 1 times."""
 
     group: str
     policy: GroupPolicy
@@ -63,10 +63,10 @@ class GroupWork:
     waiting_retry: int
     ready: int
     dead: int
+    dead_letters: int
     oldest_unacked_ms: int | None
     attempts: tuple[int, ...]
     queues: tuple[QueueWork, ...]
-    known: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +145,10 @@ class AsyncWorkAdmin:
             answer.waiting_retry,
             answer.ready,
             answer.dead,
-            _age(answer.oldest_unacked_ms),
+            answer.dead_letters,
+            answer.oldest_unacked_ms or None,
             tuple(answer.attempts),
             tuple(map(_queue, answer.queues)),
-            answer.known,
         )
 
     async def set_policy(
@@ -200,7 +200,7 @@ class AsyncWorkAdmin:
         self, group: str, queue_offsets: Sequence[int] | None = None, *, dry_run: bool = False
     ) -> list[ResentLetter]:
         """Sends a copy of each of these dead letters (None: of all) to the topic that it came from;
-        the dead letters stay. With `dry_run` nothing is sent. Raises OutcomeUnknownError if the
+        it is not a dead letter any more. With `dry_run` nothing is sent. Raises OutcomeUnknownError if the
         master gave no answer: some may have been sent."""
         if queue_offsets is None:
             letters = await self.dead_letters(group)
@@ -272,10 +272,6 @@ def _once(
     return ask_once
 
 
-def _age(oldest_ms: int) -> int | None:
-    return None if oldest_ms < 0 else oldest_ms
-
-
 def _queue(row: work_pb2.QueueWork) -> QueueWork:
     return QueueWork(
         row.topic,
@@ -287,7 +283,7 @@ def _queue(row: work_pb2.QueueWork) -> QueueWork:
         row.waiting_retry,
         row.ready,
         row.unacked,
-        _age(row.oldest_unacked_ms),
+        row.oldest_unacked_ms or None,
     )
 
 

@@ -8,7 +8,7 @@
 A handle is good for every master, so a request that failed is sent to the next one unchanged.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from ...cluster.connection import Connection
@@ -121,7 +121,7 @@ def receive_request(
     lease_ms: int,
     wait_ms: int,
     max_bytes: int,
-    tag_hashes: Sequence[int],
+    tags: Iterable[str],
     where: str,
 ) -> work_pb2.ReceiveRequest:
     return work_pb2.ReceiveRequest(
@@ -131,6 +131,6 @@ def receive_request(
         max_bytes=max_bytes,
         lease_ms=lease_ms,
         wait_ms=wait_ms,
-        tag_hashes=tag_hashes,
+        tags=tags,
         filter=where,
     )

@@ -375,7 +375,7 @@ class WorkCore:
                 lease_ms=self._lease_ms,
                 wait_ms=self.options.wait_ms,
                 max_bytes=self.options.max_bytes,
-                tag_hashes=self._selector.hashes,
+                tags=sorted(self._selector.tags or ()),
                 where=self._selector.where,
             )
         )
@@ -387,26 +387,12 @@ class WorkCore:
             batch = LeasedBatch(self, leased, Ordering(response.ordering), asked_at, lease_s)
             self.counters.received += len(batch)
             self.counters.redelivered += sum(each > 1 for each in batch.attempts)
-            if self._selector.tags is not None:
-                self._pass_other_tags(batch)
             self._leases.batches.append(batch)
             self._lanes.extend(batch.lanes)
         if self.stopping:
             self._release_waiting()
         elif response.queues:
             self._arrived.set()
-
-    def _pass_other_tags(self, batch: LeasedBatch) -> None:
-        """The node compares hashes of tags; another text with the same hash counts as done."""
-        assert self._settler is not None
-        for row in range(len(batch)):
-            try:
-                other = batch.message(row).tags not in (self._selector.tags or ())
-            except BadRecordError:
-                continue
-            if other:
-                batch.states[row] = ACKED
-                self._settler.add((batch, row, ACKED, None, "", None))
 
     def _release_waiting(self) -> None:
         assert self._settler is not None

@@ -55,6 +55,7 @@ from .services.data_server import DataServer
 from .services.group_service import GroupService
 from .services.grpc_server import GrpcServer, data_methods, largest_put
 from .services.master_answers import Leadership
+from .services.work_methods import WorkMethods
 from .settings.host_port import split_endpoint
 from .settings.listen_endpoints import Endpoints, ListenError, choose_endpoints
 from .settings.node_config import AUTO, NodeConfig
@@ -278,6 +279,7 @@ class Node:
                 settings=self._settings,
                 keeper=self._door.keeper,
             ),
+            WorkMethods(self.work, self.dead_letters),
             self.terms.servicer,
             self._door,
             max_batch_size=config.store.max_batch_size,

@@ -25,7 +25,7 @@ from tandemlog.v1 import common_pb2
 from ..error_status import FOR_EVER, RequestRefusedError, error_of, not_sure
 from ..pulls.pull_service import Parts
 from ..roles.role import CurrentRole
-from .permissions import ADMIN, BROKER, HEALTH, REFLECTION, REPLICATION, NoRuleError
+from .permissions import ADMIN, BROKER, HEALTH, REFLECTION, REPLICATION, WORK, NoRuleError
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,9 @@ CHANGE = Speaks(before=True)
 """Of tables: done once the in-sync set has them, which a deposed master never hears."""
 GROUPS = Speaks(before=True, of_master=lambda request: True)
 """Members and their offsets: what a member is told, it acts on."""
+LEASES = Speaks(before=True)
+"""Given of what is confirmed, which is no word for the cluster: a message that a deposed master
+leases comes once more from the next one."""
 POSITIONS = Speaks(of_master=lambda request: bool(request.positions))
 """Without positions it only gives the history of this node's log."""
 
@@ -69,6 +72,18 @@ SPEAKS: Mapping[str, Speaks] = {
     f"{BROKER}/DescribeProducer": READ,
     # done once the in-sync set has it; a deposed master never hears that
     f"{BROKER}/Recall": CHANGE,
+    f"{WORK}/Receive": LEASES,
+    f"{WORK}/Acknowledge": GROUPS,
+    f"{WORK}/Nack": GROUPS,
+    f"{WORK}/Release": GROUPS,
+    f"{WORK}/Extend": GROUPS,
+    f"{WORK}/Reject": GROUPS,
+    f"{WORK}/SetGroupPolicy": CHANGE,
+    f"{WORK}/DescribeGroupWork": GROUPS,
+    f"{WORK}/ListDeadLetters": GROUPS,
+    f"{WORK}/ReadDeadLetter": GROUPS,
+    f"{WORK}/ResendDeadLetters": CHANGE,
+    f"{WORK}/PurgeDeadLetters": CHANGE,
     f"{ADMIN}/DescribeCluster": NODE,
     f"{ADMIN}/CreateTopic": CHANGE,
     f"{ADMIN}/DeleteTopic": CHANGE,

@@ -25,6 +25,7 @@ Check: TypeAlias = Callable[[Caller, Any], None]
 BROKER = "tandemlog.v1.Broker"
 ADMIN = "tandemlog.v1.Admin"
 REPLICATION = "tandemlog.v1.Replication"
+WORK = "tandemlog.v1.Work"
 HEALTH = "grpc.health.v1.Health"
 REFLECTION = "grpc.reflection.v1alpha.ServerReflection"
 
@@ -81,6 +82,10 @@ def _fetch_offsets(caller: Caller, request: Any) -> None:
     caller.require_see(request.topics)
 
 
+def _consume(caller: Caller, request: Any) -> None:
+    caller.require(Right.CONSUME, (request.group,))
+
+
 def _heartbeat(caller: Caller, request: Any) -> None:
     caller.require(Right.CONSUME, (request.group,))
     caller.require(Right.READ, request.topics)
@@ -92,7 +97,13 @@ def _writes_something(caller: Caller, _: Any) -> None:
         raise denied(identity, Right.WRITE, "of any name, which DescribeProducer needs")
 
 
+def _receive(caller: Caller, request: Any) -> None:
+    caller.require(Right.CONSUME, (request.group,))
+    caller.require(Right.READ, request.topics)
+
+
 ANY = Rule("an identity", _any)
+CONSUMER = Rule("consume of the group", _consume)
 PROBE = Rule("an identity, unless security.open_health", _any, open_to_probes=True)
 ADMINISTRATOR = Rule("admin", _admin, audited=True)
 WHOLE_LOG = Rule("read of *", _reads_all)
@@ -134,6 +145,27 @@ RULES: Mapping[str, Rule] = {
         "write of the topic", lambda caller, request: caller.require(Right.WRITE, (request.topic,))
     ),
     f"{BROKER}/DescribeProducer": Rule("write of some topic", _writes_something),
+    f"{WORK}/Receive": Rule("consume of the group, read of each topic", _receive, waits=True),
+    f"{WORK}/Acknowledge": CONSUMER,
+    f"{WORK}/Nack": CONSUMER,
+    f"{WORK}/Release": CONSUMER,
+    f"{WORK}/Extend": CONSUMER,
+    f"{WORK}/Reject": CONSUMER,
+    f"{WORK}/SetGroupPolicy": Rule("consume of the group", _consume, audited=True),
+    f"{WORK}/DescribeGroupWork": Rule(
+        "consume of the group; shows queues of topics that the caller may see", _consume
+    ),
+    # where a dead letter came from is known only when it was read: work_methods.py looks then
+    f"{WORK}/ListDeadLetters": Rule(
+        "consume of the group; shows those of topics that the caller may see", _consume
+    ),
+    f"{WORK}/ReadDeadLetter": Rule(
+        "consume of the group, read of the topic that it came from", _consume
+    ),
+    f"{WORK}/ResendDeadLetters": Rule(
+        "consume of the group, write of each topic that they came from", _consume, audited=True
+    ),
+    f"{WORK}/PurgeDeadLetters": Rule("consume of the group", _consume, audited=True),
     f"{ADMIN}/DescribeCluster": ANY,
     f"{ADMIN}/CreateTopic": ADMINISTRATOR,
     f"{ADMIN}/DeleteTopic": ADMINISTRATOR,

@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 READY_S: Final = 5.0
 """How long a call waits for a term that has just begun."""
 STEP_S: Final = 0.005
+LOOK_S: Final = 0.1
+"""How soon leases and pauses are looked at again: a test moves the clock at any moment."""
 
 
 class WorkTerm:
@@ -129,7 +131,7 @@ class WorkTerm:
         due_ms = self.engine.next_due_ms
         if due_ms == NEVER or self.ended:
             return
-        wait_s = max(due_ms - self.now().ms, 0) / 1000 + 0.001
+        wait_s = min(max(due_ms - self.now().ms, 0) / 1000 + 0.001, LOOK_S)
         if self._timer is not None:
             if self._timer.when() <= self._loop.time() + wait_s:
                 return

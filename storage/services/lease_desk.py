@@ -90,7 +90,7 @@ class LeaseDesk:
         config = self._store.topics.get(topic)
         count = max(config.read_queues, config.write_queues) if config is not None else 0
         known = self._store.queue_table.queues_of(topic)
-        return [self.range(topic, each) for each in range(max(count, *known, -1) + 1)]
+        return [self.range(topic, each) for each in range(max([count - 1, *known]) + 1)]
 
     def range(self, topic: str, queue_id: int) -> tuple[int, int]:
         dense = self._store.queue_table.get(topic, queue_id)

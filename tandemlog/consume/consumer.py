@@ -412,7 +412,7 @@ class AsyncConsumer:
         `tags`, `where`: as in `follow`; what they leave out counts as done for the group. `lease`:
         seconds for which a message is this consumer's without a sign of life; it is renewed while
         the message waits here or is handled. `prefetch`: messages received ahead; None: as many as
-        are handled in a quarter of a second.
+        are settled in a quarter of a second, none for a caller that takes seconds.
 
         The first delivery, or `run`, raises UnknownTopicError, PermissionDeniedError and what else
         the node refuses."""

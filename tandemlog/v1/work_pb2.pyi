@@ -192,6 +192,7 @@ class ReceiveResponse(_message.Message):
     THROTTLED_FIELD_NUMBER: _builtins.int
     ORDERING_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    WAITED_MS_FIELD_NUMBER: _builtins.int
     MASTER_EPOCH_FIELD_NUMBER: _builtins.int
     leased_until_ms: _builtins.int
     """ms since the epoch, by the node's clock"""
@@ -201,6 +202,8 @@ class ReceiveResponse(_message.Message):
     """too many messages of the group are not done: acknowledge first"""
     ordering: Global___WorkOrdering.ValueType
     """of the group: what a consumer must handle one after the other"""
+    waited_ms: _builtins.int
+    """for the first message: the lease began so long after the request came"""
     master_epoch: _builtins.int
     """see Error.master_epoch"""
     @_builtins.property
@@ -218,11 +221,12 @@ class ReceiveResponse(_message.Message):
         throttled: _builtins.bool = ...,
         ordering: Global___WorkOrdering.ValueType = ...,
         error: _common_pb2.Error | None = ...,
+        waited_ms: _builtins.int = ...,
         master_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "lease_ms", b"lease_ms", "leased_until_ms", b"leased_until_ms", "master_epoch", b"master_epoch", "ordering", b"ordering", "queues", b"queues", "throttled", b"throttled"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "lease_ms", b"lease_ms", "leased_until_ms", b"leased_until_ms", "master_epoch", b"master_epoch", "ordering", b"ordering", "queues", b"queues", "throttled", b"throttled", "waited_ms", b"waited_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -646,7 +650,6 @@ class DescribeGroupWorkResponse(_message.Message):
     OLDEST_UNACKED_MS_FIELD_NUMBER: _builtins.int
     ATTEMPTS_FIELD_NUMBER: _builtins.int
     QUEUES_FIELD_NUMBER: _builtins.int
-    KNOWN_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     MASTER_EPOCH_FIELD_NUMBER: _builtins.int
@@ -657,8 +660,6 @@ class DescribeGroupWorkResponse(_message.Message):
     """attempts are exhausted, and the copy is not stored yet"""
     oldest_unacked_ms: _builtins.int
     """ms since the epoch; 0: none"""
-    known: _builtins.bool
-    """there is such a group"""
     dead_letters: _builtins.int
     """that were neither sent again nor purged"""
     master_epoch: _builtins.int
@@ -674,7 +675,9 @@ class DescribeGroupWorkResponse(_message.Message):
         """of topics that the caller may see"""
 
     @_builtins.property
-    def error(self) -> _common_pb2.Error: ...
+    def error(self) -> _common_pb2.Error:
+        """UNKNOWN_GROUP: neither a policy nor a receive has made it"""
+
     def __init__(
         self,
         *,
@@ -686,14 +689,13 @@ class DescribeGroupWorkResponse(_message.Message):
         oldest_unacked_ms: _builtins.int = ...,
         attempts: _abc.Iterable[_builtins.int] | None = ...,
         queues: _abc.Iterable[Global___QueueWork] | None = ...,
-        known: _builtins.bool = ...,
         error: _common_pb2.Error | None = ...,
         dead_letters: _builtins.int = ...,
         master_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "policy", b"policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "dead", b"dead", "dead_letters", b"dead_letters", "error", b"error", "known", b"known", "leased", b"leased", "master_epoch", b"master_epoch", "oldest_unacked_ms", b"oldest_unacked_ms", "policy", b"policy", "queues", b"queues", "ready", b"ready", "waiting_retry", b"waiting_retry"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "dead", b"dead", "dead_letters", b"dead_letters", "error", b"error", "leased", b"leased", "master_epoch", b"master_epoch", "oldest_unacked_ms", b"oldest_unacked_ms", "policy", b"policy", "queues", b"queues", "ready", b"ready", "waiting_retry", b"waiting_retry"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

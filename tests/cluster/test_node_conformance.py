@@ -1,10 +1,12 @@
-"""A node process passes the suite of a cluster; so does tandemlog.testing, in tests/testing."""
+"""A node process passes the suites of a cluster and of work queues; so does tandemlog.testing, in
+tests/testing."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from conformance.cluster_suite import ClusterSuite
+from conformance.work_suite import WorkSuite
 from helpers.running import Running
 
 pytestmark = pytest.mark.cluster
@@ -18,4 +20,8 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 class TestNodeProcess(ClusterSuite):
+    """See the module."""
+
+
+class TestWorkOfANodeProcess(WorkSuite):
     """See the module."""

@@ -17,6 +17,7 @@ from typing import Any
 from fakes.fake_log import FakeLog, RefusedError
 from fakes.plain_filter import selects
 from tandemlog.format.constants import TAGS
+from tandemlog.format.filter.expression import Condition, FilterError
 from tandemlog.format.filter.parser import parse
 from tandemlog.format.lease.policy import AckResult, GroupPolicy, Ordering
 from tandemlog.format.record.record import decode_record
@@ -99,7 +100,7 @@ class FakeWork:
             throttled=self.throttled,
         )
         room = 0 if self.throttled else request.max_messages
-        condition = parse(request.filter) if request.filter else None
+        condition = _condition(request.filter)
         for topic in request.topics:
             if topic not in self.log.topics:
                 raise RefusedError(common_pb2.UNKNOWN_TOPIC, f"topic {topic} does not exist")
@@ -245,3 +246,10 @@ class FakeWork:
 
     def in_progress(self, group: str) -> int:
         return sum(bool(row.handle) for row in self.group(group).rows.values())
+
+
+def _condition(text: str) -> Condition | None:
+    try:
+        return parse(text) if text else None
+    except FilterError as error:
+        raise RefusedError(common_pb2.INVALID_ARGUMENT, str(error), field="filter") from error

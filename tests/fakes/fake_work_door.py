@@ -37,11 +37,13 @@ class FakeWorkDoor(work_pb2_grpc.WorkServicer):
         return work.groups[name]
 
     async def Receive(self, request: work_pb2.ReceiveRequest, context: Any) -> Any:
-        end = asyncio.get_running_loop().time() + request.wait_ms / 1000
+        came_at = asyncio.get_running_loop().time()
+        end = came_at + request.wait_ms / 1000
         try:
             while True:
                 answer = self._work.receive(request)
-                left = end - asyncio.get_running_loop().time()
+                now = asyncio.get_running_loop().time()
+                left, answer.waited_ms = end - now, int(1000 * (now - came_at))
                 if answer.queues or answer.throttled or left <= 0:
                     return answer
                 # the next message, the end of a lease, or a pause that ends
@@ -99,7 +101,6 @@ class FakeWorkDoor(work_pb2_grpc.WorkServicer):
             now = self._work.now()
             most = max((row.attempts for row in rows), default=0)
             return work_pb2.DescribeGroupWorkResponse(
-                known=True,
                 policy=policy_message(group.policy),
                 leased=sum(bool(row.handle) for row in rows),
                 waiting_retry=sum(not row.handle and row.free_at > now for row in rows),

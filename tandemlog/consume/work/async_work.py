@@ -183,6 +183,5 @@ def new_core(
         wanted=wanted,
         lease_ms=lease_in_ms(lease),
         prefetch=checked_prefetch(prefetch, concurrency),
-        concurrency=concurrency,
         options=options or WorkOptions(),
     )

@@ -200,8 +200,8 @@ class AsyncWorkAdmin:
         self, group: str, queue_offsets: Sequence[int] | None = None, *, dry_run: bool = False
     ) -> list[ResentLetter]:
         """Sends a copy of each of these dead letters (None: of all) to the topic that it came from;
-        it is not a dead letter any more. With `dry_run` nothing is sent. Raises OutcomeUnknownError if the
-        master gave no answer: some may have been sent."""
+        it is not a dead letter any more. With `dry_run` nothing is sent. Raises OutcomeUnknownError
+        if the master gave no answer: some may have been sent."""
         if queue_offsets is None:
             letters = await self.dead_letters(group)
             queue_offsets = [each.queue_offset for each in letters]

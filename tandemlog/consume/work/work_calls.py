@@ -91,7 +91,7 @@ class WorkCalls:
             )
         except UnknownGroupError:
             return None
-        return policy_of(answer.policy) if answer.known else None
+        return policy_of(answer.policy)
 
     async def want_policy(self, wanted: WantedPolicy) -> None:
         """Changes the group's policy if it is another one than wanted."""

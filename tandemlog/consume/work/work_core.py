@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from ...errors import BadRecordError, DeliverySettledError, TandemlogError
+from ...errors import DeliverySettledError, TandemlogError
 from ...format.lease.policy import AckResult, Ordering
 from ...v1 import work_pb2
 from ..interruptible import Interruptible
@@ -52,6 +52,10 @@ logger = logging.getLogger(__name__)
 NOT_SETTLED = "the consumer was closed before this message was settled"
 PAUSE_S = 0.05
 """Before the next request, where one came back too soon."""
+SLOW_S = 2.0
+"""A caller that takes longer for a message gets none ahead, unless it asks for that."""
+IN_FLIGHT_S = 0.1
+"""How long a stop waits for an answer that may be under way."""
 _TURNS = 32
 """Messages between two turns of the event loop, where callers never wait."""
 
@@ -69,7 +73,6 @@ class WorkCore:
         wanted: WantedPolicy,
         lease_ms: int,
         prefetch: int | None,
-        concurrency: int,
         options: WorkOptions,
     ) -> None:
         self.calls = calls
@@ -82,10 +85,10 @@ class WorkCore:
         self._selector = selector
         self._wanted = wanted
         self._lease_ms = lease_ms
-        self._prefetch, self._concurrency = prefetch, concurrency
+        self._prefetch = prefetch
         self._leases = OpenLeases(calls, self.counters, lease_ms, self._lease_ended)
         self._lanes: deque[Lane] = deque()
-        self._taken = 0
+        self._taken = self._settled = 0
         self._idle = 0
         self._parked = False
         self._receive: Interruptible[work_pb2.ReceiveResponse] = Interruptible()
@@ -103,7 +106,7 @@ class WorkCore:
         self.loop = loop = asyncio.get_running_loop()
         self.stopped = asyncio.Event()
         self._arrived, self._room = asyncio.Event(), asyncio.Event()
-        self._ahead = Prefetch(self._prefetch, self._concurrency, loop.time())
+        self._ahead = Prefetch(self._prefetch, loop.time())
         if self.stopping:
             self.stopped.set()
         linger_s = self.options.linger_ms / 1e3
@@ -121,7 +124,8 @@ class WorkCore:
         if self.loop is None:
             return
         self.stopped.set()
-        self._receive.interrupt()
+        # an answer that is under way has leases, which would last until their end
+        self.loop.call_later(IN_FLIGHT_S, self._receive.interrupt)
         self._release_waiting()
         self._arrived.set()
         self._room.set()
@@ -143,7 +147,7 @@ class WorkCore:
                 batch.states[row] = RETRIED
                 self._settler.add((batch, row, RETRIED, None, error, None))
         intake, renewal = self._tasks
-        await asyncio.wait([intake], timeout=PAUSE_S)
+        await asyncio.wait([intake], timeout=2 * IN_FLIGHT_S)
         try:
             await self._settler.close(self.options.stop_timeout_ms / 1e3)
         finally:
@@ -263,6 +267,7 @@ class WorkCore:
                 f"already, and cannot be {STATE_NAMES[state]}"
             )
         batch.states[row] = state
+        self._settled += 1
         settled: Settled = (batch, row, state, delay_ms, error, confirmed)
         if here:
             self._settler.add(settled)
@@ -359,7 +364,7 @@ class WorkCore:
         if self._parked:
             return 0
         self._leases.forget_finished()
-        self._ahead.note(self._taken, self._now())
+        self._ahead.note(self._settled, self._now())
         waiting = sum(each.batch.waiting for each in self._lanes if not each.batch.lane_of)
         waiting += sum(
             each.states.count(WAITING) for each in self._leases.batches if each.lane_of
@@ -383,8 +388,9 @@ class WorkCore:
     def _arrive(self, response: work_pb2.ReceiveResponse, asked_at: float) -> None:
         assert self._settler is not None
         lease_s = (response.lease_ms or self._lease_ms) / 1e3
+        leased_at = asked_at + response.waited_ms / 1e3  # or a moment later
         for leased in response.queues:
-            batch = LeasedBatch(self, leased, Ordering(response.ordering), asked_at, lease_s)
+            batch = LeasedBatch(self, leased, Ordering(response.ordering), leased_at, lease_s)
             self.counters.received += len(batch)
             self.counters.redelivered += sum(each > 1 for each in batch.attempts)
             self._leases.batches.append(batch)
@@ -414,6 +420,9 @@ class WorkCore:
                 seen, since = self._taken, now
             elif now - since >= self.options.max_poll_interval_ms / 1e3 and not self._parked:
                 self._park()
+            elif now - since >= SLOW_S and self._ahead.fixed is None:
+                self._ahead.slow()
+                self._release_waiting()
             await self._leases.look()
 
     def _park(self) -> None:

@@ -17,7 +17,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from fakes.secured_node import access_text, bearer, channel, running, settings, until
-from tandemlog.v1 import admin_pb2, broker_pb2, common_pb2, replication_pb2
+from tandemlog.v1 import admin_pb2, broker_pb2, common_pb2, replication_pb2, work_pb2
 from tandemlog_server.ha.protocol.frames import (
     Hello,
     Refusal,
@@ -30,6 +30,7 @@ from tandemlog_server.node.services.permissions import ANY, PROBE, RULES, NoRule
 FILES = (
     broker_pb2.DESCRIPTOR,
     admin_pb2.DESCRIPTOR,
+    work_pb2.DESCRIPTOR,
     replication_pb2.DESCRIPTOR,
     health_pb2.DESCRIPTOR,
     reflection_pb2.DESCRIPTOR,
@@ -61,6 +62,18 @@ FORBIDDEN: dict[str, tuple[Any, str]] = {
     "DescribeProducer": (broker_pb2.DescribeProducerRequest(producer_id="p"), "write"),
     "Recall": (broker_pb2.RecallRequest(topic="secret", recall_handle="h"), "write"),
     "FetchSegmentRange": (broker_pb2.FetchSegmentRangeRequest(), "read"),
+    "Receive": (work_pb2.ReceiveRequest(group="secret", topics=["other"]), "consume"),
+    "Acknowledge": (work_pb2.AcknowledgeRequest(group="secret"), "consume"),
+    "Nack": (work_pb2.NackRequest(group="secret"), "consume"),
+    "Release": (work_pb2.ReleaseRequest(group="secret"), "consume"),
+    "Extend": (work_pb2.ExtendRequest(group="secret"), "consume"),
+    "Reject": (work_pb2.RejectRequest(group="secret"), "consume"),
+    "SetGroupPolicy": (work_pb2.SetGroupPolicyRequest(group="secret"), "consume"),
+    "DescribeGroupWork": (work_pb2.DescribeGroupWorkRequest(group="secret"), "consume"),
+    "ListDeadLetters": (work_pb2.ListDeadLettersRequest(group="secret"), "consume"),
+    "ReadDeadLetter": (work_pb2.ReadDeadLetterRequest(group="secret"), "consume"),
+    "ResendDeadLetters": (work_pb2.ResendDeadLettersRequest(group="secret"), "consume"),
+    "PurgeDeadLetters": (work_pb2.PurgeDeadLettersRequest(group="secret"), "consume"),
     "CreateTopic": (admin_pb2.CreateTopicRequest(topic=admin_pb2.Topic(name="other")), "admin"),
     "DeleteTopic": (admin_pb2.DeleteTopicRequest(name="other"), "admin"),
     "DeleteGroup": (admin_pb2.DeleteGroupRequest(group="other"), "admin"),

@@ -56,7 +56,8 @@ async def drain(endpoints: list[str], topic: str, group: str, count: int) -> flo
 
 
 async def latencies_ms(endpoints: list[str], topic: str) -> np.ndarray:
-    """f8[n]: of the messages after the first WARM_S, from the call that sends one to its handler."""
+    """f8[n]: of the messages after the first WARM_S, from the call that sends one to its
+    handler."""
     found: list[tuple[float, float]] = []
     works: list[tandemlog.AsyncWork] = []
 
@@ -75,7 +76,7 @@ async def latencies_ms(endpoints: list[str], topic: str) -> np.ndarray:
     await asyncio.to_thread(produce, endpoints, topic)
     wanted = A_SECOND * STEADY_S
     async with asyncio.timeout(60):
-        while len(found) < wanted:
+        while len(found) < wanted:  # noqa: ASYNC110 - eight consumers tell no one
             await asyncio.sleep(0.1)
     for work in works:
         work.stop()
@@ -105,7 +106,8 @@ def run(folder: Path) -> list[Figure]:
             admin.create_topic("steady", QUEUES)
         with tandemlog.Producer(endpoints) as producer:
             bodies = np.random.default_rng(1).integers(32, 126, (MESSAGES, BODY_BYTES), np.uint8)
-            producer.send_many("backlog", bodies, queues=np.arange(MESSAGES, dtype=np.int32) % QUEUES)
+            queues = np.arange(MESSAGES, dtype=np.int32) % QUEUES
+            producer.send_many("backlog", bodies, queues=queues)
         groups = (f"run-{number}" for number in range(RUNS))
         rate = median_of(
             RUNS, lambda: asyncio.run(drain(endpoints, "backlog", next(groups), MESSAGES))

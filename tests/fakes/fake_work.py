@@ -19,11 +19,9 @@ from fakes.plain_filter import selects
 from tandemlog.format.constants import TAGS
 from tandemlog.format.filter.expression import Condition, FilterError
 from tandemlog.format.filter.parser import parse
-from tandemlog.format.lease.policy import AckResult, GroupPolicy, Ordering
+from tandemlog.format.lease.policy import HANDLE_CHARS, AckResult, GroupPolicy, Ordering
 from tandemlog.format.record.record import decode_record
 from tandemlog.v1 import common_pb2, work_pb2
-
-HANDLE_CHARS = 64
 
 
 @dataclass

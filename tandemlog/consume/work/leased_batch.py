@@ -27,11 +27,10 @@ from operator import length_hint
 from typing import Final, Protocol, TypeAlias
 
 from ...errors import BadRecordError, LeaseLostError
-from ...format.lease.policy import AckResult, Ordering, ack_sentence
+from ...format.lease.policy import HANDLE_CHARS, AckResult, Ordering, ack_sentence
 from ...v1 import work_pb2
 from ..received.received_message import ReceivedMessage
 
-HANDLE_CHARS: Final = 64
 WAITING, TAKEN, ACKED, RETRIED, REJECTED, RELEASED, DROPPED, LOST = range(8)
 OPEN: Final = (WAITING, TAKEN)
 

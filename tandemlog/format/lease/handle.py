@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from ..columns.headers import HeaderColumns
 from ..errors import FormatError
 from ..fast_crc import crc32
+from .policy import HANDLE_CHARS as HANDLE_CHARS
 
 HANDLE_VERSION: Final = 1
-HANDLE_CHARS: Final = 64
 HANDLE: Final = np.dtype(
     [
         ("version", "u1"),

@@ -27,6 +27,8 @@ MAX_DELAY_MS: Final = 3 * 86_400_000
 """Of a retry: longer pauses are for delayed messages."""
 MAX_RECEIVE: Final = 1_000
 MAX_HANDLES: Final = 10_000
+HANDLE_CHARS: Final = 64
+"""Of a receipt handle: a batch of them is one text (handle.py)."""
 MAX_WAIT_MS: Final = 60_000
 MAX_TOPICS: Final = 64
 """Of one receive."""

@@ -256,14 +256,7 @@ class Node:
             require_master=lambda: self.role.require_master("compare positions with"),
             recall=self._recall,
         )
-        self.data = DataServer(
-            data_methods(broker, self._door),
-            self._door.keeper,
-            largest_put=largest_put(config.store.max_batch_size),
-            connections=self._bounds.data,
-            frame_bytes=byte_bound(config.put.max_pending_bytes),
-        )
-        self._start_data()
+        self._start_data(broker)
         self.server = GrpcServer(
             broker,
             AdminService(
@@ -296,14 +289,22 @@ class Node:
     async def _stop_serving(self) -> None:
         await asyncio.gather(self.server.stop(STOP_GRACE_S), self.data.stop(STOP_GRACE_S))
 
-    def _start_data(self) -> None:
+    def _start_data(self, broker: BrokerService) -> None:
         """Raises ListenError for an address that was chosen by hand."""
+        config = self.config
+        self.data = DataServer(
+            data_methods(broker, self._door),
+            self._door.keeper,
+            largest_put=largest_put(config.store.max_batch_size),
+            connections=self._bounds.data,
+            frame_bytes=byte_bound(config.put.max_pending_bytes),
+        )
         if not self.endpoints.data:
             return
         try:
             self.data.start(self.endpoints.data)
         except ListenError as error:
-            if self.config.data_listen != AUTO:
+            if config.data_listen != AUTO:
                 raise
             logger.warning("no data connections, clients use gRPC: %s", error)
 

@@ -80,6 +80,7 @@ class MessageStore:
         self.index = parts.index
         self.producers = parts.producers
         self.delays = parts.delays
+        self.transactions = parts.transactions
         self.topics = parts.topics
         self.groups = parts.groups
         self.consumer_offsets = parts.consumer_offsets

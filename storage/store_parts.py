@@ -16,6 +16,7 @@ from .errors import StoreError
 from .folds.delay_fold import DelayFold
 from .folds.fold_file import FoldFile
 from .folds.service_fold import ServiceFold
+from .folds.transaction_fold import TransactionFold
 from .index.index_service import IndexService
 from .inspect.geometry import Geometry
 from .log.commit_log import CommitLog
@@ -108,8 +109,10 @@ class StoreParts:
         self.fold_files = (self.producer_file, *service_files)
 
     def _service_folds(self) -> tuple[ServiceFold, ...]:
-        self.delays = DelayFold()
-        return (self.delays,)
+        self.delays, self.transactions = DelayFold(), TransactionFold()
+        self.transactions.on_offsets = self.consumer_offsets.set_floors
+        self.transactions.on_all_offsets = self.consumer_offsets.replace_floors
+        return (self.delays, self.transactions)
 
     def _load_tables(self) -> None:
         config, paths, files = self.config, self.paths, self.files

@@ -24,6 +24,7 @@ from ..puts.ack_stats import AckStats
 from ..roles.elected_roles import ElectionNumbers
 from ..services.call_door import CallDoor
 from ..settings.node_config import NodeConfig
+from ..transactions.transaction_work import TransactionWork
 from .health import Health
 from .workload import Workload, WorkloadNumbers
 
@@ -88,6 +89,7 @@ class NodeCounters:
         groups: GroupActivity,
         coordinator: GroupCoordinator,
         delays: DelayDesk,
+        transactions: TransactionWork,
         waiting: Sized,
         acks: AckStats,
         leads: Callable[[], bool],
@@ -101,6 +103,7 @@ class NodeCounters:
         self._groups = groups
         self._coordinator = coordinator
         self._delays = delays
+        self._transactions = transactions
         self._waiting = waiting
         self._acks = acks
         self._workload = Workload(
@@ -127,6 +130,7 @@ class NodeCounters:
             "answer_bytes": self._turns.held_bytes,
             **_group_statistics(self._coordinator),
             **_delay_statistics(self._delays),
+            **self._transactions.numbers(),
         }
 
     def _group_numbers(self) -> Mapping[str, GroupNumbers]:

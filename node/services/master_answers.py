@@ -25,7 +25,15 @@ from tandemlog.v1 import common_pb2
 from ..error_status import FOR_EVER, RequestRefusedError, error_of, not_sure
 from ..pulls.pull_service import Parts
 from ..roles.role import CurrentRole
-from .permissions import ADMIN, BROKER, HEALTH, REFLECTION, REPLICATION, NoRuleError
+from .permissions import (
+    ADMIN,
+    BROKER,
+    HEALTH,
+    REFLECTION,
+    REPLICATION,
+    TRANSACTIONS,
+    NoRuleError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +77,11 @@ SPEAKS: Mapping[str, Speaks] = {
     f"{BROKER}/DescribeProducer": READ,
     # done once the in-sync set has it; a deposed master never hears that
     f"{BROKER}/Recall": CHANGE,
+    # done once the in-sync set has it, as a recall
+    f"{TRANSACTIONS}/EndTransaction": CHANGE,
+    f"{TRANSACTIONS}/PollTransactionChecks": CHANGE,
+    f"{TRANSACTIONS}/ListTransactions": READ,
+    f"{TRANSACTIONS}/DecideTransaction": CHANGE,
     f"{ADMIN}/DescribeCluster": NODE,
     f"{ADMIN}/CreateTopic": CHANGE,
     f"{ADMIN}/DeleteTopic": CHANGE,

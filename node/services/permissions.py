@@ -24,6 +24,7 @@ Check: TypeAlias = Callable[[Caller, Any], None]
 
 BROKER = "tandemlog.v1.Broker"
 ADMIN = "tandemlog.v1.Admin"
+TRANSACTIONS = "tandemlog.v1.Transactions"
 REPLICATION = "tandemlog.v1.Replication"
 HEALTH = "grpc.health.v1.Health"
 REFLECTION = "grpc.reflection.v1alpha.ServerReflection"
@@ -86,10 +87,17 @@ def _heartbeat(caller: Caller, request: Any) -> None:
     caller.require(Right.READ, request.topics)
 
 
-def _writes_something(caller: Caller, _: Any) -> None:
+def _end_transaction(caller: Caller, request: Any) -> None:
+    """The topics of its messages are known to the store (transaction_service.py)."""
+    for each in request.offsets:
+        _commit(caller, each)
+
+
+def _writes_something(caller: Caller, request: Any) -> None:
     identity = caller.restricted
     if identity is not None and not identity.patterns(Right.WRITE):
-        raise denied(identity, Right.WRITE, "of any name, which DescribeProducer needs")
+        name = request.DESCRIPTOR.name.removesuffix("Request")
+        raise denied(identity, Right.WRITE, f"of any name, which {name} needs")
 
 
 ANY = Rule("an identity", _any)
@@ -134,6 +142,19 @@ RULES: Mapping[str, Rule] = {
         "write of the topic", lambda caller, request: caller.require(Right.WRITE, (request.topic,))
     ),
     f"{BROKER}/DescribeProducer": Rule("write of some topic", _writes_something),
+    f"{TRANSACTIONS}/EndTransaction": Rule(
+        "write of the topics of its messages; for offsets consume of the group, read of each topic",
+        _end_transaction,
+    ),
+    f"{TRANSACTIONS}/PollTransactionChecks": Rule(
+        "write of some topic; gives the checks whose topics the caller may write",
+        _writes_something,
+        waits=True,
+    ),
+    f"{TRANSACTIONS}/ListTransactions": Rule(
+        "an identity; shows transactions of topics that the caller may see", _any
+    ),
+    f"{TRANSACTIONS}/DecideTransaction": ADMINISTRATOR,
     f"{ADMIN}/DescribeCluster": ANY,
     f"{ADMIN}/CreateTopic": ADMINISTRATOR,
     f"{ADMIN}/DeleteTopic": ADMINISTRATOR,

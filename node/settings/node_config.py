@@ -43,6 +43,7 @@ from .sections import (
     PutSection,
     ReplicationSection,
     StoreSection,
+    TransactionsSection,
 )
 from .security_sections import SecuritySection, TlsSection, exposure_fault
 
@@ -101,6 +102,7 @@ class NodeConfig(BaseSettings):
     pull: PullSection = PullSection()
     limits: LimitsSection = LimitsSection()
     groups: GroupsSection = GroupsSection()
+    transactions: TransactionsSection = TransactionsSection()
     tls: TlsSection = TlsSection()
     security: SecuritySection = SecuritySection()
     rocketmq: RocketmqSection = RocketmqSection()

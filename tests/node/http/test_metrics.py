@@ -33,7 +33,9 @@ OF_THE_NODE = (
     "group_fenced_commits_total", "group_members_removed_total", "groups_with_members",
     "groups_reconciling", "delayed_messages", "delayed_overdue_seconds",
     "delayed_delivered_total", "delayed_recalled_total", "delayed_set_aside_total",
-    "delayed_rolled_total",
+    "delayed_rolled_total", "transactions_open", "transactions_oldest_seconds",
+    "transactions_committed_total", "transactions_rolled_back_total",
+    "transactions_given_up_total", "transactions_checks_total", "transactions_finished_total",
 )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tandemlog.v1 import admin_pb2, broker_pb2, common_pb2, replication_pb2
+from tandemlog.v1 import admin_pb2, broker_pb2, common_pb2, replication_pb2, transaction_pb2
 from tandemlog_server.node.error_status import (
     FOR_EVER,
     RequestRefusedError,
@@ -60,7 +60,12 @@ PASSING = frozenset(
 )
 """What a caller asks again, here or elsewhere."""
 
-FILES = (broker_pb2.DESCRIPTOR, admin_pb2.DESCRIPTOR, replication_pb2.DESCRIPTOR)
+FILES = (
+    broker_pb2.DESCRIPTOR,
+    admin_pb2.DESCRIPTOR,
+    replication_pb2.DESCRIPTOR,
+    transaction_pb2.DESCRIPTOR,
+)
 METHODS = {
     f"{service.full_name}/{method.name}": method
     for file in FILES

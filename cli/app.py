@@ -27,6 +27,7 @@ COMMANDS = {
     "pull": "pull",
     "query": "query",
     "delay": "delay",
+    "transaction": "transaction",
     "bench": "bench",
     "group": "group",
     "dlq": "dlq",

@@ -37,6 +37,12 @@ from tandemlog_server.storage.errors import (
 )
 from tandemlog_server.storage.metadata.topics import MetadataError
 from tandemlog_server.storage.reads.results import NoRecordError, TooManyEntriesError
+from tandemlog_server.storage.services.transaction_errors import (
+    HalvesUnreadableError,
+    TransactionDecidedError,
+    TransactionsNotReadyError,
+    UnknownTransactionError,
+)
 
 from .access.access_refusals import DeniedError, NotKnownError, OverLimitError
 
@@ -93,6 +99,10 @@ _TABLE: tuple[tuple[type[Exception], Code], ...] = (
     (CorruptStoreError, common_pb2.INTERNAL),
     (NoRecordError, common_pb2.OFFSET_OUT_OF_RANGE),
     (TooManyEntriesError, common_pb2.INVALID_ARGUMENT),
+    (TransactionDecidedError, common_pb2.TRANSACTION_DECIDED),
+    (UnknownTransactionError, common_pb2.UNKNOWN_TRANSACTION),
+    (TransactionsNotReadyError, common_pb2.NOT_IN_SYNC),
+    (HalvesUnreadableError, common_pb2.UNREADABLE),
     (StoreError, common_pb2.INTERNAL),
     (FormatError, common_pb2.INVALID_ARGUMENT),
     (ChangeRefusedError, common_pb2.CHANGE_REFUSED),
@@ -144,6 +154,8 @@ FOR_EVER = frozenset(
         common_pb2.GROUP_HAS_MEMBERS,
         common_pb2.LOG_CUT,
         common_pb2.NOT_WAITING,
+        common_pb2.UNKNOWN_TRANSACTION,
+        common_pb2.TRANSACTION_DECIDED,
     }
 )
 """Facts of the log, the tables and the groups, on which a caller acts without asking again. Only a

@@ -22,6 +22,7 @@ from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.storage.clock import duration
 from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.services.delay_desk import DelayDesk
+from tandemlog_server.storage.services.transaction_desk import TransactionDesk
 
 from .cluster_membership import ClusterMembership
 from .groups.group_coordinator import GroupCoordinator
@@ -55,11 +56,13 @@ from .services.data_server import DataServer
 from .services.group_service import GroupService
 from .services.grpc_server import GrpcServer, data_methods, largest_put
 from .services.master_answers import Leadership
+from .services.transaction_service import TransactionService
 from .services.work_methods import WorkMethods
 from .settings.host_port import split_endpoint
 from .settings.listen_endpoints import Endpoints, ListenError, choose_endpoints
 from .settings.node_config import AUTO, NodeConfig
 from .settings.running_settings import RunningSettings
+from .transactions.transaction_work import TransactionWork
 from .work.dead_letter_service import DeadLetterService
 from .work.work_service import WorkService
 
@@ -85,6 +88,7 @@ class Node:
     delays: DelayService
     work: WorkService
     dead_letters: DeadLetterService
+    transactions: TransactionWork
     membership: ClusterMembership
     waiters: ConfirmWaiters
     pump: PutPump
@@ -171,8 +175,10 @@ class Node:
             sync_timeout_s=config.put.timeout_ms / 1000,
         )
         self.dead_letters = DeadLetterService(self.work)
-        self.terms.services = (self.delays, self.work)
+        self.transactions = TransactionWork(store, TransactionDesk(store), config.transactions)
+        self.terms.services = (self.delays, self.work, self.transactions)
         self._undo.callback(self.work.close)
+        self._undo.callback(self.transactions.close)
 
     def _start_put_path(self) -> None:
         loop = asyncio.get_running_loop()
@@ -223,10 +229,7 @@ class Node:
         executor = ThreadPoolExecutor(ADMIN_THREADS, thread_name_prefix="admin")
         self._undo.callback(executor.shutdown, wait=True, cancel_futures=True)
         bounds = {"max_calls": config.limits.calls, "max_streams": config.limits.streams}
-        self.groups = GroupCoordinator(store, self.terms, time.monotonic, config.groups)
-        looking = asyncio.create_task(self.groups.run(), name="groups")
-        self._undo.push_async_callback(cancelled, looking)
-        members = GroupService(store, self.groups, self._known, turns, self._groups)
+        members = self._group_service(turns)
         self._door = CallDoor(
             turns, **bounds, keeper=self.security.doorkeeper, leadership=Leadership(self.terms)
         )
@@ -240,6 +243,7 @@ class Node:
             coordinator=self.groups,
             delays=self.delays.desk,
             work=self.work.numbers,
+            transactions=self.transactions,
             waiting=self.waiters,
             acks=self.pump.stats,
             leads=lambda: self.role.epoch() is not None,
@@ -273,6 +277,7 @@ class Node:
                 keeper=self._door.keeper,
             ),
             WorkMethods(self.work, self.dead_letters),
+            self._transaction_service(turns, members),
             self.terms.servicer,
             self._door,
             max_batch_size=config.store.max_batch_size,
@@ -285,6 +290,25 @@ class Node:
     async def _recall(self, request: broker_pb2.RecallRequest) -> broker_pb2.RecallResponse:
         timeout_s = self.config.put.timeout_ms / 1000
         return await self.delays.recall(request, self.waiters, self.role.epoch(), timeout_s)
+
+    def _group_service(self, turns: ReadTurns) -> GroupService:
+        self.groups = GroupCoordinator(self.store, self.terms, time.monotonic, self.config.groups)
+        looking = asyncio.create_task(self.groups.run(), name="groups")
+        self._undo.push_async_callback(cancelled, looking)
+        return GroupService(
+            self.store, self.groups, self._known, turns, self._groups, self.transactions
+        )
+
+    def _transaction_service(self, turns: ReadTurns, members: GroupService) -> TransactionService:
+        return TransactionService(
+            self.store,
+            self.transactions,
+            self.terms,
+            self.waiters,
+            turns,
+            members,
+            timeout_s=lambda: self.config.put.timeout_ms / 1000,
+        )
 
     async def _stop_serving(self) -> None:
         await asyncio.gather(self.server.stop(STOP_GRACE_S), self.data.stop(STOP_GRACE_S))
@@ -367,6 +391,7 @@ class Node:
         set_level(config.log.level)
         self.store.set_retention(config.store.retention)
         self.groups.limits = config.groups
+        self.transactions.limits = config.transactions
         logger.info("settings changed while running: see `tandemlog config show`")
 
     # ---- what the node says of itself

@@ -169,6 +169,8 @@ class StoreConfig:
     are possible."""
     max_delayed: Annotated[int, Gt(0)] = 2_000_000
     """How many messages may wait for their time; each takes about 60 bytes of memory."""
+    max_open_halves: Annotated[int, Gt(0)] = 100_000
+    """How many messages of open transactions there may be; each takes about 500 bytes of memory."""
     set_aside_kept: Annotated[int, Ge(0)] = 2
     """How many logs that were set aside (resync-*) a slave keeps once it is in sync again."""
     set_aside_hours: Annotated[float, Ge(0)] = 168

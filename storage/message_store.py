@@ -81,6 +81,7 @@ class MessageStore:
         self.producers = parts.producers
         self.delays = parts.delays
         self.leases = parts.leases
+        self.transactions = parts.transactions
         self.topics = parts.topics
         self.groups = parts.groups
         self.consumer_offsets = parts.consumer_offsets

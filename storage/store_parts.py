@@ -17,6 +17,7 @@ from .folds.delay_fold import DelayFold
 from .folds.fold_file import FoldFile
 from .folds.lease_fold import LeaseFold
 from .folds.service_fold import ServiceFold
+from .folds.transaction_fold import TransactionFold
 from .index.index_service import IndexService
 from .inspect.geometry import Geometry
 from .log.commit_log import CommitLog
@@ -110,7 +111,10 @@ class StoreParts:
 
     def _service_folds(self) -> tuple[ServiceFold, ...]:
         self.delays, self.leases = DelayFold(), LeaseFold()
-        return (self.delays, self.leases)
+        self.transactions = TransactionFold()
+        self.transactions.on_offsets = self.consumer_offsets.set_floors
+        self.transactions.on_all_offsets = self.consumer_offsets.replace_floors
+        return (self.delays, self.leases, self.transactions)
 
     def _load_tables(self) -> None:
         config, paths, files = self.config, self.paths, self.files

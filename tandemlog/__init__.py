@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .cluster.histories import PositionCheck
     from .cluster.profiles import Profile, load_profile
     from .cluster.topology import NodeInfo, ReadFrom, Topology
+    from .cluster.transactions import OpenTransaction
     from .consume.consumer import AsyncConsumer
     from .consume.follow_options import FollowOptions
     from .consume.group.group_admin import GroupDescription, GroupMember, OffsetChange
@@ -59,11 +60,14 @@ if TYPE_CHECKING:
     from .produce.futures import SendFuture
     from .produce.producer import AsyncProducer
     from .produce.producer_options import ProducerOptions
+    from .produce.transaction_checks import TransactionDecision
+    from .produce.transactions import AsyncTransaction, CommittedMessage, TransactionResult
     from .sync.generated.admin import Admin
     from .sync.generated.consumer import Consumer
     from .sync.generated.work_admin import WorkAdmin
     from .sync.sync_producer import Producer
     from .sync.sync_stream import Stream
+    from .sync.sync_transaction import Transaction
     from .sync.sync_work import Work
     from .telemetry.measures import Percentiles
     from .telemetry.producer_statistics import ProducerStatistics
@@ -82,10 +86,12 @@ __all__ = [
     "AsyncDelivery",
     "AsyncProducer",
     "AsyncStream",
+    "AsyncTransaction",
     "AsyncWork",
     "AsyncWorkAdmin",
     "Backoff",
     "ClientHook",
+    "CommittedMessage",
     "ConnectionOptions",
     "Consumer",
     "ConsumerStatistics",
@@ -100,6 +106,7 @@ __all__ = [
     "Message",
     "NodeInfo",
     "OffsetChange",
+    "OpenTransaction",
     "Ordering",
     "Percentiles",
     "PolicyChange",
@@ -127,6 +134,9 @@ __all__ = [
     "TandemlogError",
     "TopicInfo",
     "Topology",
+    "Transaction",
+    "TransactionDecision",
+    "TransactionResult",
     "Work",
     "WorkAdmin",
     "WorkOptions",
@@ -166,6 +176,8 @@ _MODULES = {
     "consume.reading.positions": ("COMMITTED", "EARLIEST", "LATEST", "QueueRange"),
     "produce.producer": ("AsyncProducer",),
     "produce.producer_options": ("ProducerOptions",),
+    "produce.transaction_checks": ("TransactionDecision",),
+    "produce.transactions": ("AsyncTransaction", "CommittedMessage", "TransactionResult"),
     "consume.received.received_batch": ("ReceivedBatch",),
     "consume.received.received_message": ("ReceivedMessage",),
     "produce.futures": ("SendFuture",),
@@ -175,6 +187,8 @@ _MODULES = {
     "sync.sync_producer": ("Producer",),
     "sync.sync_stream": ("Stream",),
     "sync.sync_work": ("Work",),
+    "sync.sync_transaction": ("Transaction",),
+    "cluster.transactions": ("OpenTransaction",),
     "cluster.profiles": ("Profile", "load_profile"),
     "telemetry.measures": ("Percentiles",),
     "telemetry.producer_statistics": ("ProducerStatistics",),

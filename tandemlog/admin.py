@@ -4,7 +4,6 @@ Changes go to the master; reads go to any node (`read_from`).
 """
 
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Self
 
@@ -31,7 +30,11 @@ from .cluster.node_details import (
 )
 from .cluster.paging import every_page, pages_of_topics
 from .cluster.takeover import Takeover, takeover_of
+from .cluster.topic_info import ProducerInfo as ProducerInfo
+from .cluster.topic_info import TopicInfo as TopicInfo
+from .cluster.topic_info import topic_of
 from .cluster.topology import ReadFrom, Topology
+from .cluster.transactions import OpenTransaction, decide_transaction, open_transactions
 from .cluster.unknown_topics import unknown_topics
 from .consume.group.group_admin import GroupAdmin, GroupDescription, OffsetChange
 from .consume.reading.positions import Positions, Queue, QueueRange, Start, in_ms, queues_of
@@ -59,46 +62,6 @@ from .format.record.message_id import decode_offset_id
 from .produce.recalls import recall
 from .transport.security import Security
 from .v1 import admin_pb2, broker_pb2
-
-
-@dataclass(frozen=True, slots=True)
-class TopicInfo:
-    """A topic; `perm` is the sum of 4 (read) and 2 (write)."""
-
-    name: str
-    read_queues: int = DEFAULT_QUEUES
-    write_queues: int = DEFAULT_QUEUES
-    perm: int = PERM_READ | PERM_WRITE
-    order: bool = False
-    attributes: Mapping[str, str] = field(default_factory=dict)
-
-    def changed(
-        self,
-        queues: int | None = None,
-        *,
-        perm: int | None = None,
-        order: bool | None = None,
-        attributes: Mapping[str, str] | None = None,
-    ) -> "TopicInfo":
-        """The topic with the given values; None, and attributes that are not named, stay. The
-        numbers of read and write queues, which may differ, both become `queues`."""
-        return TopicInfo(
-            self.name,
-            self.read_queues if queues is None else queues,
-            self.write_queues if queues is None else queues,
-            self.perm if perm is None else perm,
-            self.order if order is None else order,
-            {**self.attributes, **(attributes or {})},
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerInfo:
-    """What the master knows of a producer: its newest epoch and its last request."""
-
-    epoch: int
-    last_sequence: int
-    last_timestamp: int
 
 
 class AsyncAdmin:
@@ -241,7 +204,7 @@ class AsyncAdmin:
         answer = await self._connection.on_master(
             lambda node: node.ask(node.admin.CreateTopic, request, self._timeout_ms)
         )
-        return _topic(answer.topic)
+        return topic_of(answer.topic)
 
     async def delete_topic(self, name: str) -> None:
         """Deletes a topic; its messages stay in the log until they expire."""
@@ -258,18 +221,18 @@ class AsyncAdmin:
                 lambda node: node.ask(node.admin.ListTopics, request, self._timeout_ms)
             ),
         )
-        return sorted((_topic(each) for each in found), key=lambda topic: topic.name)
+        return sorted((topic_of(each) for each in found), key=lambda topic: topic.name)
 
     async def topic(self, name: str) -> TopicInfo:
         """One topic; raises UnknownTopicError."""
         for each in await self._positions.topics([name]):
-            return _topic(each)
+            return topic_of(each)
         raise _unknown(name)
 
     async def _held(self, name: str) -> TopicInfo:
         """The topic as the master has it, whichever node is read from; raises UnknownTopicError."""
         for each in await self._connection.topics([name]):
-            return _topic(each)
+            return topic_of(each)
         raise _unknown(name)
 
     async def groups(self) -> list[str]:
@@ -294,6 +257,19 @@ class AsyncAdmin:
     async def recall(self, topic: str, recall_handle: str) -> None:
         """As Producer.recall."""
         await recall(self._connection, topic, recall_handle)
+
+    async def transactions(self) -> list[OpenTransaction]:
+        """Those that are open, as the master has them, the oldest first."""
+        return await open_transactions(self._connection, self._timeout_ms)
+
+    async def decide_transaction(
+        self, transaction_id: str, *, commit: bool, dry_run: bool = False
+    ) -> OpenTransaction | None:
+        """End a transaction in place of its producer; returns what it had, None if it had ended so
+        before. Raises UnknownTransactionError, TransactionDecidedError."""
+        return await decide_transaction(
+            self._connection, transaction_id, self._timeout_ms, commit=commit, dry_run=dry_run
+        )
 
     async def describe_group(self, group: str) -> GroupDescription:
         """State and members of a consumer group, as its master sees them; raises
@@ -483,14 +459,3 @@ class AsyncAdmin:
 
 def _unknown(name: str) -> UnknownTopicError:
     return unknown_topics([name])
-
-
-def _topic(topic: admin_pb2.Topic) -> TopicInfo:
-    return TopicInfo(
-        topic.name,
-        topic.read_queues,
-        topic.write_queues,
-        topic.perm,
-        topic.order,
-        dict(topic.attributes),
-    )

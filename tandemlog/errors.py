@@ -305,6 +305,23 @@ class NotWaitingError(RefusedError):
     that waits under this handle."""
 
 
+class UnknownTransactionError(RefusedError):
+    """Not all messages of a transaction are stored, or it ended too long ago to be known."""
+
+
+class TransactionDecidedError(RefusedError):
+    """The transaction has ended the other way: an operator or a check has decided it, or it was
+    given up."""
+
+
+class TransactionAbortedError(RefusedError):
+    """A message of the transaction may not be stored, so the transaction is rolled back."""
+
+
+class TransactionEndedError(TandemlogError):
+    """The transaction has been committed or rolled back here: begin another one."""
+
+
 class ProducerError(RefusedError):
     """The sequence of a producer's requests is broken."""
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import tandemlog.put_answer_columns as put_answer_columns
 
     from .delayed import Delayed
+    from .in_transaction import HeldBack
 else:
     put_answer_columns = lazy(f"{__package__}.put_answer_columns")
 
@@ -32,7 +33,7 @@ else:
 class PutAnswer:
     """The positions of the n records of one request. `sizes` are the bytes as they were sent,
     `byte_size` all of them, `queue_indexes` each record's entry in the table of `topics` and
-    `queue_ids`, `delayed` the messages that come later, by their index."""
+    `queue_ids`, `delayed` the messages that come later or with a transaction, by their index."""
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class PutAnswer:
         sizes: "array[int]",
         byte_size: int,
         response: broker_pb2.AppendResponse,
-        delayed: "Mapping[int, Delayed] | None" = None,
+        delayed: "Mapping[int, Delayed | HeldBack] | None" = None,
     ) -> None:
         self._topics = topics
         self._queue_topics = queue_topics

@@ -281,6 +281,37 @@ _WORK = Section(
         ),
     ),
 )
+_TRANSACTIONS = Section(
+    "Transactions",
+    "What is open is the same on every node; the master ends it, and counts.",
+    (
+        _gauge("transactions_open", "transactions", "Transactions that have not ended."),
+        _gauge(
+            "transactions_oldest_seconds",
+            "seconds",
+            "Age of the oldest of them; 0 if none is open. Its producers are asked about it after "
+            "transactions.check_after_ms.",
+        ),
+        _counter("transactions_committed_total", "transactions", "Transactions committed."),
+        _counter("transactions_rolled_back_total", "transactions", "Transactions rolled back."),
+        _counter(
+            "transactions_given_up_total",
+            "transactions",
+            "Those among them that no producer has decided.",
+        ),
+        _counter(
+            "transactions_checks_total",
+            "checks",
+            "How often the master has asked producers about a transaction.",
+        ),
+        _counter(
+            "transactions_finished_total",
+            "messages",
+            "Messages of committed transactions that a later append has written: what a crash has "
+            "torn off, or one append did not take.",
+        ),
+    ),
+)
 _REPLICATION = Section(
     "Replication",
     "What a node says of others is what its master last told it; the master knows best. The label "
@@ -419,7 +450,8 @@ _BOUNDS = Section(
 )  # fmt: skip
 
 SECTIONS = (
-    _NODE, _PUTS, _READS, _GROUPS, _DELAYS, _WORK, _REPLICATION, _ELECTIONS, _LOG, _CALLS, _BOUNDS,
+    _NODE, _PUTS, _READS, _GROUPS, _DELAYS, _WORK, _TRANSACTIONS, _REPLICATION, _ELECTIONS, _LOG,
+    _CALLS, _BOUNDS,
 )  # fmt: skip
 FAMILIES = {family.name: family for section in SECTIONS for family in section.families}
 

@@ -24,6 +24,7 @@ from ..puts.ack_stats import AckStats
 from ..roles.elected_roles import ElectionNumbers
 from ..services.call_door import CallDoor
 from ..settings.node_config import NodeConfig
+from ..transactions.transaction_work import TransactionWork
 from ..work.work_numbers import WorkNumbers
 from .health import Health
 from .workload import Workload, WorkloadNumbers
@@ -90,6 +91,7 @@ class NodeCounters:
         coordinator: GroupCoordinator,
         delays: DelayDesk,
         work: Callable[[], WorkNumbers],
+        transactions: TransactionWork,
         waiting: Sized,
         acks: AckStats,
         leads: Callable[[], bool],
@@ -104,6 +106,7 @@ class NodeCounters:
         self._coordinator = coordinator
         self._delays = delays
         self._work = work
+        self._transactions = transactions
         self._waiting = waiting
         self._acks = acks
         self._workload = Workload(
@@ -131,6 +134,7 @@ class NodeCounters:
             **_group_statistics(self._coordinator),
             **_delay_statistics(self._delays),
             **_work_statistics(self._work()),
+            **self._transactions.numbers(),
         }
 
     def _group_numbers(self) -> Mapping[str, GroupNumbers]:

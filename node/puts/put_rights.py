@@ -1,21 +1,22 @@
 """Whether a caller may put what a request holds: to each topic that a message is for.
 
-A message that comes later goes to a topic of the store, which no caller has a right to. What counts
-is the topic in its record. The records are not checked yet: one that says no topic needs no right,
-and the store refuses it.
+A message that comes later, or with a transaction, goes to a topic of the store, which no caller has
+a right to. What counts is the topic in its record. The records are not checked yet: one that says
+no topic needs no right, and the store refuses it.
 """
 
 from typing import Final
 
-from tandemlog.format.constants import DELAY_TOPICS
+from tandemlog.format.constants import DELAY_TOPICS, HALF_TOPIC
 from tandemlog_server.storage.delays.delay_check import real_topics
+from tandemlog_server.storage.transactions.half_check import half_topics
 
 from ..access.access_refusals import DeniedError
 from ..access.caller import Caller
 from ..error_status import RequestRefusedError
 from .put_wire import PutRequest, batch_of
 
-_WAITING: Final = frozenset(topic.encode() for topic in DELAY_TOPICS)
+_WAITING: Final = frozenset(topic.encode() for topic in (*DELAY_TOPICS, HALF_TOPIC))
 
 
 def require_writes(caller: Caller, request: PutRequest) -> None:
@@ -33,7 +34,7 @@ def require_writes(caller: Caller, request: PutRequest) -> None:
         batch = batch_of(request)
     except RequestRefusedError:
         return  # nothing of it is stored
-    later = real_topics(batch)
+    later = real_topics(batch) | half_topics(batch)
     try:
         caller.require_writes(topic.encode() for topic in later)
     except DeniedError as denial:

@@ -253,6 +253,7 @@ class BrokerService:
     async def FetchOffsets(
         self, request: broker_pb2.FetchOffsetsRequest, context: Any
     ) -> broker_pb2.FetchOffsetsResponse:
+        await self._members.offsets_known(request.group)
         response = await self._read(context, partial(self._fetch, request, context))
         await self._members.offsets_confirmed(request.group)
         return response

@@ -7,14 +7,20 @@ Offsets are saved every few seconds: one that is lost makes messages come again.
 offset in a queue, and one that moves back, is saved at once and answered once the in-sync set has
 it (node/groups/offset_promises.py): without it the group would begin where its program says, or
 stay where it was, and that may be behind messages that it has not had.
+
+Offsets that a transaction sets stand in the log. They are not set back by members, and by hand only
+in the log too (storage/services/transaction_desk.py).
 """
 
+import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from tandemlog.format.calls import MAX_ROWS
+from tandemlog.format.constants import BROKER_TRANSACTIONS
 from tandemlog.format.files.log_history import NO_CUT
+from tandemlog.format.transaction.decision import NO_OFFSET, GroupOffset
 from tandemlog.v1 import admin_pb2, broker_pb2, common_pb2
 from tandemlog_server.storage.errors import StoreError
 from tandemlog_server.storage.message_store import MessageStore
@@ -26,6 +32,7 @@ from ..groups.offset_promises import OffsetPromises
 from ..pulls.group_activity import GroupActivity
 from ..pulls.known_queues import KnownQueues
 from ..pulls.read_turns import ReadTurns
+from ..transactions.transaction_work import TransactionWork
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +50,10 @@ class GroupService:
         known: KnownQueues,
         turns: ReadTurns,
         activity: GroupActivity,
+        transactions: TransactionWork | None = None,
     ) -> None:
         self._store = store
+        self._transactions = transactions
         self._coordinator = coordinator
         self._known = known
         self._turns = turns
@@ -70,12 +79,15 @@ class GroupService:
         self, request: broker_pb2.CommitOffsetsRequest, caller: Caller
     ) -> broker_pb2.CommitOffsetsResponse:
         self._coordinator.lead("commit consumer offsets on", request.group)
-        response, repeated = await self._turns.run(
+        response, rows = await self._turns.run(
             caller,
             partial(self._commit, request, caller),
             room=ROWS_BYTES,
             size_of=lambda outcome: outcome[0].ByteSize(),
         )
+        repeated = rows.repeats
+        if rows.set_by_hand:
+            await self._set_in_log(request.group, rows.set_by_hand)
         if not request.dry_run:
             await self._coordinator.promises.wait_confirmed(request.group, repeated=repeated)
         self._activity.committed(request.group, caller.peer)
@@ -83,24 +95,9 @@ class GroupService:
 
     def _commit(
         self, request: broker_pb2.CommitOffsetsRequest, caller: Caller
-    ) -> tuple[broker_pb2.CommitOffsetsResponse, bool]:
-        """The answer, and whether an offset was there already."""
-        check_count("offsets", len(request.offsets), MAX_ROWS)
-        for each in request.offsets:
-            self._known.check_queue(each.topic, each.queue_id)
-            if each.queue_offset < 0:
-                raise RequestRefusedError(
-                    common_pb2.INVALID_ARGUMENT,
-                    f"queue_offset must not be negative: {each.queue_offset}",
-                    field="queue_offset",
-                    actual=each.queue_offset,
-                )
-        if not request.dry_run and request.group not in self._store.groups.table:
-            self._store.groups.ensure(
-                request.group,
-                self._store.clock.now_ms(),
-                has_offsets=self._store.consumer_offsets.has_group(request.group),
-            )
+    ) -> tuple[broker_pb2.CommitOffsetsResponse, "_Rows"]:
+        """The answer, and what became of the rows."""
+        self._check_rows(request)
         response = broker_pb2.CommitOffsetsResponse()
         cut = self._not_in_log(request, response.error)
         response.refused.extend(each for index, each in enumerate(request.offsets) if index in cut)
@@ -117,18 +114,7 @@ class GroupService:
                 response.refused.extend(
                     each for each, queue in zip(offsets, queues, strict=True) if queue in refused
                 )
-                topic, queue_id = sorted(refused)[0]
-                response.error.CopyFrom(
-                    common_pb2.Error(
-                        code=common_pb2.FENCED_MEMBER,
-                        message=f"group {request.group!r}: member {request.member_id} does not "
-                        f"own {len(refused)} of these {len(queues)} queues (any more), for example "
-                        f"{topic}/{queue_id}: their offsets were not committed",
-                        field="member_id",
-                        limit=len(queues),
-                        actual=len(refused),
-                    )
-                )
+                response.error.CopyFrom(_not_owned(request, sorted(refused), len(queues)))
         else:
             self._coordinator.commit_by_hand(
                 request.group,
@@ -141,7 +127,87 @@ class GroupService:
             self._save()
         if row.back:
             caller.moved_back(request.group, ", ".join(row.back))
-        return response, row.repeats
+        return response, row
+
+    def _check_rows(self, request: broker_pb2.CommitOffsetsRequest) -> None:
+        """Raises RequestRefusedError for offsets that no group can have; makes the group known."""
+        if request.group == BROKER_TRANSACTIONS:
+            raise RequestRefusedError(
+                common_pb2.INVALID_ARGUMENT,
+                f"group {request.group} is the store's own: its offsets say which transactions "
+                "have ended",
+                field="group",
+            )
+        check_count("offsets", len(request.offsets), MAX_ROWS)
+        for each in request.offsets:
+            self._known.check_queue(each.topic, each.queue_id)
+            if each.queue_offset < 0:
+                raise RequestRefusedError(
+                    common_pb2.INVALID_ARGUMENT,
+                    f"queue_offset must not be negative: {each.queue_offset}",
+                    field="queue_offset",
+                    actual=each.queue_offset,
+                )
+        if not request.dry_run and request.group not in self._store.groups.table:
+            self._store.groups.ensure(
+                request.group,
+                self._store.clock.now_ms(),
+                has_offsets=self._store.consumer_offsets.has_group(request.group),
+            )
+
+    # ---- offsets of transactions
+
+    def prepare(self, request: broker_pb2.CommitOffsetsRequest) -> Callable[[], None]:
+        """For offsets that are to count with a transaction: what to call just before it is
+        committed. It raises if a commit of these offsets would be refused then, or part of it. In
+        a reader thread. Raises RequestRefusedError."""
+        self._check_rows(request)
+        queues = [(each.topic, each.queue_id) for each in request.offsets]
+
+        def admit() -> None:
+            error = common_pb2.Error()
+            if self._not_in_log(request, error):
+                raise _refusal_of(error)
+            if not request.member_id:
+                self._coordinator.commit_by_hand(
+                    request.group, queues, _no_commit, empty=request.without_members, dry_run=True
+                )
+                return
+            refused = self._coordinator.commit_owned(
+                request.group, request.member_id, request.member_epoch, queues, _no_commit
+            )
+            if refused:
+                raise _refusal_of(_not_owned(request, refused, len(queues)))
+
+        return admit
+
+    def lead(self, group: str) -> None:
+        """Raises RequestRefusedError on a node whose groups do not count, or for a group whose
+        offsets come from elsewhere."""
+        self._coordinator.lead("commit consumer offsets on", group)
+
+    async def offsets_known(self, group: str) -> None:
+        """Before offsets of a group are read: wait for those on their way with a transaction.
+        Raises RequestRefusedError (NOT_IN_SYNC)."""
+        if self._transactions is not None:
+            await self._transactions.offsets_settled(group)
+
+    async def _set_in_log(self, group: str, rows: Sequence[GroupOffset]) -> None:
+        """Set offsets lower than a transaction has set them: in the log, where that stands. Raises
+        RequestRefusedError."""
+        work, offsets = self._transactions, self._store.consumer_offsets
+        assert work is not None, "without it no transaction sets offsets"
+        await work.ready()
+        await work.in_thread(partial(work.desk.set_offsets, rows))
+        await work.offsets_settled(group)
+        self._coordinator.promises.changing(group)
+        try:
+            for each in rows:
+                if each.queue_offset != NO_OFFSET:
+                    offsets.commit(group, each.topic, each.queue_id, each.queue_offset)
+        finally:
+            self._coordinator.promises.changed(group)
+        await asyncio.to_thread(self._save)
 
     async def offsets_confirmed(self, group: str) -> None:
         """Wait until the offsets of this group that were read before are not only here. Raises
@@ -198,8 +264,41 @@ class GroupService:
         coordinator = self._coordinator
         coordinator.check_deletable(request.group)
         if not request.dry_run:
+            with self._store.transactions.lock:
+                rows = [
+                    GroupOffset(*place, NO_OFFSET)
+                    for place in self._store.transactions.offsets
+                    if place[0] == request.group
+                ]
+            if rows:
+                await self._set_in_log(request.group, rows)
             await coordinator.delete(request.group)
         return admin_pb2.DeleteGroupResponse()
+
+
+def _no_commit(index: int) -> None:
+    """The offsets come with the transaction."""
+
+
+def _refusal_of(error: common_pb2.Error) -> RequestRefusedError:
+    return RequestRefusedError(
+        error.code, error.message, field=error.field, limit=error.limit, actual=error.actual
+    )
+
+
+def _not_owned(
+    request: broker_pb2.CommitOffsetsRequest, refused: Sequence[tuple[str, int]], count: int
+) -> common_pb2.Error:
+    topic, queue_id = min(refused)
+    return common_pb2.Error(
+        code=common_pb2.FENCED_MEMBER,
+        message=f"group {request.group!r}: member {request.member_id} does not own {len(refused)} "
+        f"of these {count} queues (any more), for example {topic}/{queue_id}: their offsets were "
+        "not committed",
+        field="member_id",
+        limit=count,
+        actual=len(refused),
+    )
 
 
 def _only_seen(member: broker_pb2.GroupMember, caller: Caller) -> bool:
@@ -216,7 +315,8 @@ def _only_seen(member: broker_pb2.GroupMember, caller: Caller) -> bool:
 
 class _Rows:
     """The rows of a commit on their way into the table; `back`: what went to a lower offset;
-    `begins`: some are the first of their queue; `repeats`: some were there already."""
+    `begins`: some are the first of their queue; `repeats`: some were there already; `set_by_hand`:
+    what is lower than a transaction has set it, which only the log can say."""
 
     def __init__(
         self,
@@ -233,6 +333,8 @@ class _Rows:
         self.back: list[str] = []
         self.begins = False
         self.repeats = False
+        self.set_by_hand: list[GroupOffset] = []
+        self._by_hand = not request.member_id
 
     def commit(self, index: int) -> None:
         if self._dry_run:
@@ -240,6 +342,13 @@ class _Rows:
         each = self._rows[index]
         place = self._group, each.topic, each.queue_id
         before = self._offsets.offset(*place)
+        floor = self._offsets.floor(*place)
+        if floor is not None and each.queue_offset < floor:
+            # a member has passed it; by hand, it is set where the transaction stands, in the log
+            if self._by_hand:
+                self.set_by_hand.append(GroupOffset(*place, each.queue_offset))
+                self.back.append(f"{each.topic}/{each.queue_id} {before} -> {each.queue_offset}")
+            return
         if before is not None and each.queue_offset >= before:
             self.repeats = self.repeats or each.queue_offset == before
             self._offsets.commit(*place, each.queue_offset)

@@ -19,7 +19,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from tandemlog.format.constants import MAX_GRPC_MESSAGE
-from tandemlog.v1 import admin_pb2, broker_pb2, work_pb2
+from tandemlog.v1 import admin_pb2, broker_pb2, transaction_pb2, work_pb2
 from tandemlog_server.ha.protocol.proof import NodeProof, Prove, ProvenCall, proven_service
 from tandemlog_server.ha.protocol.replication_service import METHOD, Context, ReplicationService
 
@@ -37,8 +37,9 @@ from .broker_service import BrokerService
 from .call_door import CallDoor, Handler, proofs_of
 from .data_session import DataMethods
 from .master_answers import speaks
-from .permissions import ADMIN, BROKER, REPLICATION, WORK, rule_of
+from .permissions import ADMIN, BROKER, REPLICATION, TRANSACTIONS, WORK, rule_of
 from .strangers import StrangerInterceptor, refuse
+from .transaction_service import TransactionService
 from .work_methods import WorkMethods
 
 logger = logging.getLogger(__name__)
@@ -56,7 +57,7 @@ _OPTIONS = (
     # a connection whose client has gone elsewhere is closed; a client opens another one by itself
     ("grpc.max_connection_idle_ms", 600_000),
 )
-SERVICES = (BROKER, ADMIN, WORK, REPLICATION)
+SERVICES = (BROKER, ADMIN, WORK, TRANSACTIONS, REPLICATION)
 
 
 def largest_put(max_batch_size: int) -> int:
@@ -73,6 +74,7 @@ class GrpcServer:
         broker: BrokerService,
         admin: AdminService,
         work: WorkMethods,
+        transactions: TransactionService,
         replication: ReplicationService,
         door: CallDoor,
         *,
@@ -93,6 +95,8 @@ class GrpcServer:
         _serve(self._server, BROKER, _broker_handlers(broker, door))
         _serve(self._server, ADMIN, _unary_handlers(admin_pb2, "Admin", admin, door))
         _serve(self._server, WORK, _unary_handlers(work_pb2, "Work", work, door))
+        more = _unary_handlers(transaction_pb2, "Transactions", transactions, door)
+        _serve(self._server, TRANSACTIONS, more)
         rule_of(REPLICATION, METHOD)
         speaks(REPLICATION, METHOD)
         proven_service(replication, proof_by(door.keeper)).add_to(self._server)

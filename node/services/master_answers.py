@@ -25,7 +25,16 @@ from tandemlog.v1 import common_pb2
 from ..error_status import FOR_EVER, RequestRefusedError, error_of, not_sure
 from ..pulls.pull_service import Parts
 from ..roles.role import CurrentRole
-from .permissions import ADMIN, BROKER, HEALTH, REFLECTION, REPLICATION, WORK, NoRuleError
+from .permissions import (
+    ADMIN,
+    BROKER,
+    HEALTH,
+    REFLECTION,
+    REPLICATION,
+    TRANSACTIONS,
+    WORK,
+    NoRuleError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +93,11 @@ SPEAKS: Mapping[str, Speaks] = {
     f"{WORK}/ReadDeadLetter": GROUPS,
     f"{WORK}/ResendDeadLetters": CHANGE,
     f"{WORK}/PurgeDeadLetters": CHANGE,
+    # done once the in-sync set has it, as a recall
+    f"{TRANSACTIONS}/EndTransaction": CHANGE,
+    f"{TRANSACTIONS}/PollTransactionChecks": CHANGE,
+    f"{TRANSACTIONS}/ListTransactions": READ,
+    f"{TRANSACTIONS}/DecideTransaction": CHANGE,
     f"{ADMIN}/DescribeCluster": NODE,
     f"{ADMIN}/CreateTopic": CHANGE,
     f"{ADMIN}/DeleteTopic": CHANGE,

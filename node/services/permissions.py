@@ -24,6 +24,7 @@ Check: TypeAlias = Callable[[Caller, Any], None]
 
 BROKER = "tandemlog.v1.Broker"
 ADMIN = "tandemlog.v1.Admin"
+TRANSACTIONS = "tandemlog.v1.Transactions"
 REPLICATION = "tandemlog.v1.Replication"
 WORK = "tandemlog.v1.Work"
 HEALTH = "grpc.health.v1.Health"
@@ -91,10 +92,17 @@ def _heartbeat(caller: Caller, request: Any) -> None:
     caller.require(Right.READ, request.topics)
 
 
-def _writes_something(caller: Caller, _: Any) -> None:
+def _end_transaction(caller: Caller, request: Any) -> None:
+    """The topics of its messages are known to the store (transaction_service.py)."""
+    for each in request.offsets:
+        _commit(caller, each)
+
+
+def _writes_something(caller: Caller, request: Any) -> None:
     identity = caller.restricted
     if identity is not None and not identity.patterns(Right.WRITE):
-        raise denied(identity, Right.WRITE, "of any name, which DescribeProducer needs")
+        name = request.DESCRIPTOR.name.removesuffix("Request")
+        raise denied(identity, Right.WRITE, f"of any name, which {name} needs")
 
 
 def _receive(caller: Caller, request: Any) -> None:
@@ -166,6 +174,19 @@ RULES: Mapping[str, Rule] = {
         "consume of the group, write of each topic that they came from", _consume, audited=True
     ),
     f"{WORK}/PurgeDeadLetters": Rule("consume of the group", _consume, audited=True),
+    f"{TRANSACTIONS}/EndTransaction": Rule(
+        "write of the topics of its messages; for offsets consume of the group, read of each topic",
+        _end_transaction,
+    ),
+    f"{TRANSACTIONS}/PollTransactionChecks": Rule(
+        "write of some topic; gives the checks whose topics the caller may write",
+        _writes_something,
+        waits=True,
+    ),
+    f"{TRANSACTIONS}/ListTransactions": Rule(
+        "an identity; shows transactions of topics that the caller may see", _any
+    ),
+    f"{TRANSACTIONS}/DecideTransaction": ADMINISTRATOR,
     f"{ADMIN}/DescribeCluster": ANY,
     f"{ADMIN}/CreateTopic": ADMINISTRATOR,
     f"{ADMIN}/DeleteTopic": ADMINISTRATOR,

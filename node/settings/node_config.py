@@ -43,6 +43,7 @@ from .sections import (
     PutSection,
     ReplicationSection,
     StoreSection,
+    TransactionsSection,
     WorkSection,
 )
 from .security_sections import SecuritySection, TlsSection, exposure_fault
@@ -103,6 +104,7 @@ class NodeConfig(BaseSettings):
     limits: LimitsSection = LimitsSection()
     groups: GroupsSection = GroupsSection()
     work: WorkSection = WorkSection()
+    transactions: TransactionsSection = TransactionsSection()
     tls: TlsSection = TlsSection()
     security: SecuritySection = SecuritySection()
     rocketmq: RocketmqSection = RocketmqSection()

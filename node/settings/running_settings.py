@@ -32,7 +32,7 @@ from .config_loading import config_of, givers, key_at
 from .node_config import NodeConfig
 from .sections import keys_of, section_of
 
-LIVE = ("log.level", "store.retention", "groups")
+LIVE = ("log.level", "store.retention", "groups", "transactions")
 """Keys and sections of which a change counts at once; see Node.apply_settings."""
 DEFAULT = "default"
 HIDDEN = "***"

@@ -197,6 +197,22 @@ class WorkSection(Section):
     the last one."""
 
 
+class TransactionsSection(Section):
+    """What the master does with transactions that their producers have not ended. Defaults are
+    RocketMQ's."""
+
+    check_after_ms: Annotated[int, Ge(100)] = 6_000
+    """Age of a transaction at which the master first asks a producer of its group whether it is to
+    be committed."""
+    check_interval_ms: Annotated[int, Ge(100)] = 30_000
+    """Time between two such questions about one transaction."""
+    max_checks: Annotated[int, Ge(0)] = 15
+    """Number of questions after which a transaction ends as `undecided` says."""
+    undecided: Literal["rollback", "keep"] = "rollback"
+    """rollback: it is rolled back, with a copy of its messages in TRANS_CHECK_MAX_TIME_TOPIC; keep:
+    it stays open until an operator decides, or until it is as old as retention keeps the log."""
+
+
 class LogSection(Section):
     """What the node logs on stderr."""
 

@@ -34,7 +34,6 @@ from tandemlog.format.columns.faults import first_hole
 from tandemlog.format.columns.headers import HeaderColumns, gather_headers
 from tandemlog.format.constants import (
     CRC_PROPERTY_SIZE,
-    DELAY_TOPICS,
     MAX_TABLE,
     MIN_RECORD_SIZE,
     NAME_END,
@@ -53,7 +52,9 @@ from tandemlog.format.record.sys_flag import (
 from ..errors import BatchRefusedError
 from .record_check import (
     CRC_NAME,
+    KIND_OF_TOPIC,
     LIGHT_NUMBERS,
+    ORDINARY,
     RecordLimits,
     bad_record,
     check_record,
@@ -223,8 +224,8 @@ def _first_bad_record(
     if not all_true(good):
         bad = int(good.argmin())
         checked = headers.head(bad)
-    waiting = _in_delay_topics(batch, entries[: checked.count])
-    named = _first_named(data, checked, waiting, services=limits.services)
+    kinds = _kinds_of_topics(batch, entries[: checked.count])
+    named = _first_named(data, checked, kinds, services=limits.services)
     for found in (*named, first_hole(data, checked)):
         if 0 <= found < checked.count:
             bad, checked = found, checked.head(found)
@@ -248,19 +249,20 @@ def _have_property_crc(data: NDArray[np.uint8], headers: HeaderColumns) -> NDArr
     return named & (headers.properties_length >= CRC_PROPERTY_SIZE)
 
 
-def _in_delay_topics(batch: RecordBatch, entries: NDArray[np.int64]) -> NDArray[np.bool_] | None:
-    """Which records go to a topic in which messages wait; None for none."""
-    if DELAY_TOPICS.isdisjoint(batch.topics):
+def _kinds_of_topics(batch: RecordBatch, entries: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """The kind (record_check.py) of the topic that each record goes to; None if all are
+    ordinary."""
+    if KIND_OF_TOPIC.keys().isdisjoint(batch.topics):
         return None
-    waiting = np.array([topic in DELAY_TOPICS for topic in batch.topics])
-    mine: NDArray[np.bool_] = waiting[batch.queue_topics.astype(np.int64)][entries]
+    kinds = np.array([KIND_OF_TOPIC.get(topic, ORDINARY) for topic in batch.topics], np.int64)
+    mine: NDArray[np.int64] = kinds[batch.queue_topics.astype(np.int64)][entries]
     return mine
 
 
 def _first_named(
     data: NDArray[np.uint8],
     headers: HeaderColumns,
-    waiting: NDArray[np.bool_] | None,
+    kinds: NDArray[np.int64] | None,
     *,
     services: bool,
 ) -> tuple[int, int, int]:
@@ -276,8 +278,8 @@ def _first_named(
         marked = -1
     except FormatError:
         marked = 0
-    first_waits = waiting is not None and bool(waiting[0])
-    unserved = -1 if services or unserved_property(first, waiting=first_waits) is None else 0
+    kind = ORDINARY if kinds is None else int(kinds[0])
+    unserved = -1 if services or unserved_property(first, kind) is None else 0
     if LIGHT_NUMBERS not in first and not _may_name(data, headers, services=services):
         return -1, marked, unserved
     flat, offsets = compact(data, headers.properties_start, headers.properties_length)
@@ -286,16 +288,16 @@ def _first_named(
     if marked < 0:
         marked = _row_of(text, offsets, MARK_NAME, int(offsets[1]))
     if unserved < 0 and not services and may_name_unserved(text):
-        unserved = _first_unserved(text, offsets, waiting)
+        unserved = _first_unserved(text, offsets, kinds)
     return light, marked, unserved
 
 
 def _first_unserved(
-    text: bytes, offsets: NDArray[np.int64], waiting: NDArray[np.bool_] | None
+    text: bytes, offsets: NDArray[np.int64], kinds: NDArray[np.int64] | None
 ) -> int:
-    waits = [False] * (len(offsets) - 1) if waiting is None else waiting.tolist()
+    of_row = [ORDINARY] * (len(offsets) - 1) if kinds is None else kinds.tolist()
     for row, (begin, end) in enumerate(pairwise(offsets.tolist())):
-        if unserved_property(text[begin:end], waiting=waits[row]) is not None:
+        if unserved_property(text[begin:end], of_row[row]) is not None:
             return row
     return -1
 

@@ -16,6 +16,7 @@ from tandemlog.format.constants import (
     DELAY,
     DELAY_TOPICS,
     FIXED_SIZE,
+    HALF_TOPIC,
     IPV6_EXTRA,
     MAGIC_V1,
     MAGIC_V2,
@@ -54,12 +55,20 @@ UNSERVED: Final = frozenset(
     name.encode() for name in (DELAY, REAL_TOPIC, TRANSACTION_PREPARED, TIMER_OUT_MS, *TIMERS)
 )
 """Properties with which a broker delays a message, or keeps it back until its transaction ends.
-A record has those of a delay only in a topic in which messages wait."""
-UNSERVED_WAITING: Final = frozenset(
-    name.encode() for name in (TIMER_DEL_UNIQKEY, TIMER_ROLL_TIMES, TRANSACTION_PREPARED)
+A record has them only in a topic in which messages wait for that."""
+ORDINARY: Final = 0
+DELAYS: Final = 1
+HALVES: Final = 2
+UNSERVED_IN: Final = (
+    UNSERVED,
+    frozenset(
+        name.encode() for name in (TIMER_DEL_UNIQKEY, TIMER_ROLL_TIMES, TRANSACTION_PREPARED)
+    ),
+    UNSERVED - {TRANSACTION_PREPARED.encode(), REAL_TOPIC.encode()},
 )
-"""The same in such a topic: what a node writes by itself."""
-WAITING: Final = frozenset(topic.encode() for topic in DELAY_TOPICS)
+"""Those that a record may not have: in an ordinary topic, in one of delays, in that of halves."""
+KIND_OF_TOPIC: Final = {**dict.fromkeys(DELAY_TOPICS, DELAYS), HALF_TOPIC: HALVES}
+_KIND_OF_NAME: Final = {topic.encode(): kind for topic, kind in KIND_OF_TOPIC.items()}
 _NAMED_SIZE: Final = 8
 _NAMED_BEFORE_BODY: Final = 12
 
@@ -129,7 +138,9 @@ def check_record(
             "it must be 0: only the node says which record a message follows from",
             index,
         )
-    _check_properties(view, properties_start, end, limits, index, waiting=topic in WAITING)
+    _check_properties(
+        view, properties_start, end, limits, index, kind=_KIND_OF_NAME.get(topic, ORDINARY)
+    )
     if body_length and crc32(view[body_start:body_end]) & CRC_MASK != body_crc:
         raise bad_record("body_crc", "the body does not have the CRC that the record says", index)
     return sys_flag
@@ -167,12 +178,12 @@ def may_name_unserved(text: bytes) -> bool:
     )
 
 
-def unserved_property(properties: bytes, *, waiting: bool = False) -> str | None:
+def unserved_property(properties: bytes, kind: int = ORDINARY) -> str | None:
     """The first property of a record that asks for a service that is off; None if none does.
-    `waiting`: the record goes to a topic in which messages wait."""
+    `kind`: of the topic that the record goes to."""
     if not may_name_unserved(properties):
         return None
-    unserved = UNSERVED_WAITING if waiting else UNSERVED
+    unserved = UNSERVED_IN[kind]
     names = (segment.partition(b"\x01")[0] for segment in properties.split(b"\x02"))
     return next((name.decode() for name in names if name in unserved), None)
 
@@ -196,7 +207,7 @@ def _check_topic(
 
 
 def _check_properties(
-    view: memoryview, start: int, end: int, limits: RecordLimits, index: int, *, waiting: bool
+    view: memoryview, start: int, end: int, limits: RecordLimits, index: int, kind: int
 ) -> None:
     length = end - start
     if length > MAX_PROPERTIES:
@@ -216,12 +227,12 @@ def _check_properties(
         raise bad_record(
             "properties", f"{MULTI_QUEUE_OFFSET} is written by brokers only: leave it out", index
         )
-    unserved = None if limits.services else unserved_property(properties, waiting=waiting)
+    unserved = None if limits.services else unserved_property(properties, kind)
     if unserved is not None:
         raise bad_record(
             "properties",
             f"{unserved} asks for a delay or a transaction, which a client asks for in another way "
-            "(send with delay=, or deliver_at=): leave it out",
+            "(send with delay= or deliver_at=, or in a transaction): leave it out",
             index,
         )
     if length >= PAGE and b"\0" in properties:

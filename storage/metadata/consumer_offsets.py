@@ -8,8 +8,16 @@ without it the group would begin where its program says, or continue where it wa
 messages. So a slave has these durable before it acknowledges a table, and a master saves them at
 once.
 
-These offsets lie outside the log: after a truncation of the log they are clamped to what the queues
-still hold, or consumers would wait for messages with offsets that new messages are about to get.
+    the log    COMMIT of a transaction: g t/0 40    ──▶ floor 40: the table never says less
+    the table  g t/0 ..38..40..55                       until the log itself sets it lower
+
+Offsets that a transaction has set stand in the log (transaction_fold.py), where every node finds
+them in their order. An older table of another node does not take them back: what the group has
+read would be transformed a second time.
+
+The other offsets lie outside the log: after a truncation of the log they are clamped to what the
+queues still hold, or consumers would wait for messages with offsets that new messages are about to
+get.
 """
 
 import threading
@@ -17,6 +25,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
+
+from tandemlog.format.transaction.decision import NO_OFFSET, GroupOffset
 
 from ..disk.file_system import FileSystem
 from ..errors import CorruptStoreError
@@ -50,6 +60,7 @@ class ConsumerOffsets:
         self._row_count = 0
         self._lock = threading.Lock()
         self._table: _Table = {}
+        self._floors: _Table = {}
         self._changes = 0
         self._saved_changes = 0
         # whether a change that must not be lost is in memory only
@@ -89,8 +100,11 @@ class ConsumerOffsets:
         return self._changes
 
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
-        """Raises MetadataError for a row above `max_rows`; those that are there can be changed."""
+        """Raises MetadataError for a row above `max_rows`; those that are there can be changed. An
+        offset below that of a transaction is taken for that one."""
         with self._lock:
+            floor = self._floors.get((topic, group), {}).get(queue_id, 0)
+            queue_offset = max(queue_offset, floor)
             offsets = self._table.get((topic, group), {})
             if queue_id not in offsets:
                 self._check_room()
@@ -110,6 +124,49 @@ class ConsumerOffsets:
                 self._take(others)
                 self._changes += 1
                 self._unsafe = True
+
+    # ---- offsets of transactions, which stand in the log
+
+    def floor(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The offset that a transaction has set, or that was set in the log after one; None for
+        none."""
+        with self._lock:
+            return self._floors.get((topic, group), {}).get(queue_id)
+
+    def set_floors(self, rows: Iterable[GroupOffset]) -> None:
+        """What the log says, in this order: an offset of a transaction, which moves forward, or one
+        that was set by hand and counts as it is."""
+        with self._lock:
+            for each in rows:
+                self._set_floor(each)
+                self._changes += 1
+
+    def replace_floors(self, rows: Iterable[GroupOffset]) -> None:
+        """These are all that the log says."""
+        with self._lock:
+            self._floors = {}
+            for each in rows:
+                pair = (each.topic, each.group)
+                self._floors.setdefault(pair, {})[each.queue_id] = each.queue_offset
+            self._take(self._table)
+            self._changes += 1
+
+    def _set_floor(self, row: GroupOffset) -> None:
+        pair, queue_id = (row.topic, row.group), row.queue_id
+        floors, offsets = self._floors.setdefault(pair, {}), self._table.setdefault(pair, {})
+        floor, before = floors.pop(queue_id, None), offsets.pop(queue_id, None)
+        if row.queue_offset != NO_OFFSET:
+            floors[queue_id] = row.queue_offset
+            by_hand = floor is not None and row.queue_offset < floor
+            keep = 0 if before is None or by_hand else before
+            offsets[queue_id] = max(keep, row.queue_offset)
+        self._row_count += (queue_id in offsets) - (before is not None)
+        if not floors:
+            del self._floors[pair]
+        if not offsets:
+            del self._table[pair]
+
+    # ---- looking
 
     def fetch(self, group: str, topics: Sequence[str] = ()) -> list[ConsumerOffset]:
         """The committed offsets of `group`; no topics means all of its topics."""
@@ -187,6 +244,7 @@ class ConsumerOffsets:
         document = parse(data)
         decoded = _decode(table(document, OFFSETS))
         with self._lock:
+            decoded, raised = self._raised(decoded)
             durably = self._unsafe or not _only_forward(self._table, decoded)
             if durably:
                 self._file.replace(document)
@@ -196,6 +254,7 @@ class ConsumerOffsets:
             self._changes += 1
             if durably:
                 self._saved()
+                self._changes += raised
 
     def take_rows(
         self, rows: dict[str, object], before: frozenset[tuple[str, str]]
@@ -206,7 +265,7 @@ class ConsumerOffsets:
         with self._lock:
             dropped = before.difference(rows_taken)
             others = {pair: offsets for pair, offsets in self._table.items() if pair not in dropped}
-            changed = {**others, **rows_taken}
+            changed, _ = self._raised({**others, **rows_taken})
             if changed != self._table:
                 self._unsafe |= not _only_forward(self._table, changed)
                 self._take(changed)
@@ -217,9 +276,19 @@ class ConsumerOffsets:
         self._saved_changes, self._unsafe = self._changes, False
         self.on_disk = bool(self._table)
 
+    def _raised(self, rows: _Table) -> tuple[_Table, bool]:
+        """The rows, none below its floor; and whether one was."""
+        raised = {}
+        for pair, floors in self._floors.items():
+            offsets = rows.get(pair, {})
+            low = {each: at for each, at in floors.items() if offsets.get(each, -1) < at}
+            if low:
+                raised[pair] = {**offsets, **low}
+        return ({**rows, **raised}, True) if raised else (rows, False)
+
     def _take(self, rows: _Table) -> None:
-        self._table = rows
-        self._row_count = sum(map(len, rows.values()))
+        self._table, _ = self._raised(rows)
+        self._row_count = sum(map(len, self._table.values()))
 
     def _check_room(self) -> None:
         if self._row_count >= self._max_rows:

@@ -7,6 +7,7 @@ or known from before is one append, and a slave appends without puts.
     check the bytes ──▶ resolve the queues ──▶ sent before? ──▶ append ──▶ remember the request
     batch_check.py      targets.py             producer_table.py           producer_table.py
                         delay_check.py: of messages that come later
+                        half_check.py: of open transactions
 
 Of a request of which a part was stored before, retried_requests.py cuts what is missing.
 
@@ -17,6 +18,9 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tandemlog.format.record.batch import AppendSegment, RecordBatch
 
 from ..clock import MAX_AHEAD_MS, duration
@@ -25,6 +29,7 @@ from ..log.commit_log import CommitLog
 from ..producers.producer_requests import Duplicate, Resume
 from ..producers.producer_table import ProducerTable
 from ..queues.queue_table import QueueTable
+from ..transactions.half_check import NO_HALVES, HalfCheck
 from .retried_requests import extents_of, mark_of, rest_of, stored_segments
 from .targets import PutTargets
 
@@ -52,8 +57,10 @@ class PutPath:
         producers: ProducerTable,
         targets: PutTargets,
         delays: DelayCheck | None = None,
+        halves: HalfCheck | None = None,
     ) -> None:
         self._delays = delays
+        self._halves = halves
         self._log = log
         self._next_queue_offsets = table.next_queue_offsets
         self._producers = producers
@@ -81,33 +88,49 @@ class PutPath:
         waiting = 0
         if self._delays is not None and self._delays.concerns(batch):
             waiting = self._delays.check(batch, time)
+        halves = NO_HALVES if self._halves is None else self._halves.check(batch)
         mark = mark_of(batch)
         if mark is None:
-            self._check_room(waiting, holder)
+            self._check_room(waiting, halves, holder)
             segments = self._log.append(checked, dense, self._next_queue_offsets, time)
             self._note_waiting(segments, waiting, holder)
+            self._note_halves(halves, batch, segments, holder)
             return PutResult(segments, self._log.wrote.value, time)
         outcome = self._producers.check(mark, batch.count, holder)
         if isinstance(outcome, Duplicate):
             return self._stored_before(batch, outcome, duplicate=True)
-        self._check_room(waiting, holder)
+        self._check_room(waiting, halves, holder)
         rest = batch
         if isinstance(outcome, Resume):
             rest, mark = rest_of(batch, outcome.have, mark)
+            halves = halves[halves >= outcome.have] - outcome.have
             checked = self._log.check(rest)
         with self._producers.appending():
             segments = self._log.append(checked, dense, self._next_queue_offsets, time)
             self._producers.record(mark, extents_of(segments, rest.sizes), time, holder)
         self._note_waiting(segments, waiting, holder)
+        self._note_halves(halves, rest, segments, holder)
         if rest is not batch:
             whole = self._producers.check(replace(mark, index=0), batch.count)
             if isinstance(whole, Duplicate):
                 return self._stored_before(batch, whole, duplicate=False)
         return PutResult(segments, self._log.wrote.value, time)
 
-    def _check_room(self, waiting: int, holder: str) -> None:
+    def _check_room(self, waiting: int, halves: NDArray[np.int64], holder: str) -> None:
         if waiting and self._delays is not None:
             self._delays.check_room(waiting, holder)
+        if len(halves) and self._halves is not None:
+            self._halves.check_room(len(halves), holder)
+
+    def _note_halves(
+        self,
+        halves: NDArray[np.int64],
+        batch: RecordBatch,
+        segments: Sequence[AppendSegment],
+        holder: str,
+    ) -> None:
+        if len(halves) and self._halves is not None:
+            self._halves.appended(halves, batch.sizes, segments, holder)
 
     def _note_waiting(self, segments: Sequence[AppendSegment], waiting: int, holder: str) -> None:
         if waiting and self._delays is not None:

@@ -11,13 +11,14 @@ could be delivered and recalled. So `frame` is called with the write lock taken.
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from tandemlog.format.constants import SCHEDULE_TOPIC, TIMER_TOPIC
+from tandemlog.format.constants import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from tandemlog.format.files.queue_unit import DelayLevels
 from tandemlog.format.record.batch import RecordBatch
 
 from ..delays.delay_check import DelayCheck
 from ..errors import BatchRefusedError, StoreBusyError
 from ..store_parts import StoreParts
+from ..transactions.half_check import HalfCheck
 from .put_pacing import PutPacing
 from .put_path import PutPath, PutResult
 from .targets import PutTargets
@@ -42,7 +43,7 @@ class StorePuts:
             parts.topics,
             parts.queue_table,
             config.max_queues,
-            {TIMER_TOPIC: 1, SCHEDULE_TOPIC: levels.max_level},
+            {TIMER_TOPIC: 1, SCHEDULE_TOPIC: levels.max_level, HALF_TOPIC: 1},
         )
         delays = DelayCheck(
             parts.delays,
@@ -51,7 +52,10 @@ class StorePuts:
             max_delay_ms=config.max_delay_ms,
             max_delayed=config.max_delayed,
         )
-        self._path = PutPath(parts.log, parts.queue_table, parts.producers, targets, delays)
+        self.halves = halves = HalfCheck(
+            parts.transactions, targets.message_refusal, max_open=config.max_open_halves
+        )
+        self._path = PutPath(parts.log, parts.queue_table, parts.producers, targets, delays, halves)
 
     def put(self, batch: RecordBatch, now_ms: int | None, holder: str, *, paced: bool) -> PutResult:
         """See MessageStore.put; `paced`: dispatch runs, and may be waited for."""
@@ -88,4 +92,5 @@ class StorePuts:
     def begin_after(self, store_timestamp: int, log_offset: int) -> None:
         """This store begins to append at `log_offset`, behind a record of that time (ms)."""
         self._path.begin_after(store_timestamp)
+        self.halves.begin_term()
         self._pacing.begin_at(log_offset)

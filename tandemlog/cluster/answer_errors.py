@@ -35,10 +35,12 @@ from ..errors import (
     StoreReadOnlyError,
     TandemlogError,
     TopicExistsError,
+    TransactionDecidedError,
     UnknownGroupError,
     UnknownProducerError,
     UnknownQueueError,
     UnknownTopicError,
+    UnknownTransactionError,
     UnreadableError,
 )
 from ..v1 import common_pb2
@@ -81,6 +83,8 @@ _CLASSES: dict[int, type[TandemlogError]] = {
     common_pb2.GROUP_HAS_MEMBERS: GroupHasMembersError,
     common_pb2.LOG_CUT: LogCutError,
     common_pb2.NOT_WAITING: NotWaitingError,
+    common_pb2.UNKNOWN_TRANSACTION: UnknownTransactionError,
+    common_pb2.TRANSACTION_DECIDED: TransactionDecidedError,
 }
 
 

@@ -40,9 +40,10 @@ if TYPE_CHECKING:
     from grpc import aio
 
     from ..transport import tls_faults
-    from ..v1 import admin_pb2_grpc, broker_pb2_grpc, work_pb2_grpc
+    from ..v1 import admin_pb2_grpc, broker_pb2_grpc, transaction_pb2_grpc, work_pb2_grpc
     from ..v1.admin_pb2_grpc import AdminAsyncStub
     from ..v1.broker_pb2_grpc import BrokerAsyncStub
+    from ..v1.transaction_pb2_grpc import TransactionsAsyncStub
     from ..v1.work_pb2_grpc import WorkAsyncStub
     from . import pull_answer
 else:
@@ -52,6 +53,7 @@ else:
     admin_pb2_grpc = lazy("tandemlog.v1.admin_pb2_grpc")
     broker_pb2_grpc = lazy("tandemlog.v1.broker_pb2_grpc")
     work_pb2_grpc = lazy("tandemlog.v1.work_pb2_grpc")
+    transaction_pb2_grpc = lazy("tandemlog.v1.transaction_pb2_grpc")
 
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", MAX_GRPC_MESSAGE),
@@ -111,6 +113,9 @@ class Node:
         load("tandemlog.transport.tls_faults")
         self.broker: BrokerAsyncStub = broker_pb2_grpc.BrokerStub(self.channel)
         self.admin: AdminAsyncStub = admin_pb2_grpc.AdminStub(self.channel)
+        self.transactions: TransactionsAsyncStub = transaction_pb2_grpc.TransactionsStub(
+            self.channel
+        )
         self._pull: Callable[..., Awaitable[bytes]] = self.channel.unary_unary(
             pull_answer.PULL, request_serializer=broker_pb2.PullRequest.SerializeToString
         )

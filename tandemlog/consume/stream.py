@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Collection, Iterator
 from typing import Self
 
 from ..forks import inherited, watch
+from ..v1 import broker_pb2
 from .following.delivery_cursor import DeliveryCursor
 from .following.follower import Follower
 from .group.commits import Commit
@@ -180,6 +181,11 @@ class AsyncStream:
         is done up to and with a message or a batch; or offsets by (topic, queue id). Raises
         FencedMemberError for queues that are not this member's any more."""
         await self._follower.commits.commit(what)
+
+    def transaction_offsets(self, what: Commit | None = None) -> broker_pb2.CommitOffsetsRequest:
+        """What `commit` would save, for a transaction of a producer, which takes the stream itself:
+        `t.commit_offsets(stream)`. Raises InvalidArgumentError with automatic commits."""
+        return self._follower.transaction_offsets(what)
 
     def commit_async(self, what: Commit | None = None) -> "asyncio.Future[None]":
         """As `commit`, without waiting. A failure is also told to `on_commit_error`."""

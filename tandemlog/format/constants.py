@@ -57,6 +57,9 @@ DELAY: Final = "DELAY"
 REAL_TOPIC: Final = "REAL_TOPIC"
 REAL_QUEUE_ID: Final = "REAL_QID"
 TRANSACTION_PREPARED: Final = "TRAN_MSG"
+PRODUCER_GROUP: Final = "PGROUP"
+TRANSACTION_ID: Final = "__transactionId__"
+TRANSACTION_CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
 TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
 TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
 TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
@@ -76,6 +79,8 @@ MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
 CRC32: Final = "__CRC32#"
 PRODUCER_MARK: Final = "__TL_SEQ"
 """tandemlog's own: id, epoch and sequence of an idempotent request; RocketMQ ignores it."""
+TRANSACTION: Final = "__TL_TX"
+"""tandemlog's own: the id of the transaction that a half message belongs to."""
 
 NAME_END: Final = 0x01
 """Between a property's name and its value."""
@@ -91,6 +96,10 @@ DELAY_TOPICS: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
 """Where messages wait that come later: one of RocketMQ's levels, or any time."""
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+UNDECIDED_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+"""Where a broker puts half messages that were never decided, before it drops them."""
+BROKER_TRANSACTIONS: Final = "CID_RMQ_SYS_TRANS"
+"""The group as which a broker reads the two topics above: below its offsets, all is decided."""
 SYSTEM_TOPICS: Final = frozenset(
     {
         SCHEDULE_TOPIC,
@@ -101,7 +110,7 @@ SYSTEM_TOPICS: Final = frozenset(
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
         "RMQ_SYS_TRACE_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
+        UNDECIDED_TOPIC,
         "CHECKPOINT_TOPIC",
     }
 )

@@ -19,6 +19,7 @@ from typing import Generic, Protocol, TypeVar
 from ..delayed import Delayed
 from ..errors import BufferFullError, ClientClosedError, TandemlogError
 from ..format.constants import MAX_TABLE
+from ..in_transaction import HeldBack
 from ..v1 import broker_pb2
 from .put_batch import OpenBatch, PutBatch, Rows, Sink
 from .routes import SPREAD_BYTES
@@ -83,10 +84,11 @@ class Accumulator(Generic[FutureT]):
         durability: broker_pb2.Durability.ValueType,
         own: bytes | None = None,
         size: int = 0,
-        delayed: Delayed | None = None,
+        delayed: Delayed | HeldBack | None = None,
     ) -> FutureT | None:
         """The future of a message, or None if there is no room: wait and try again. `own` and
-        `size` as in OpenBatch.add; `delayed`: the record is that of a message that comes later.
+        `size` as in OpenBatch.add; `delayed`: the record is that of a message that comes later, or
+        with a transaction.
 
         Raises what `close` was given.
         """

@@ -34,6 +34,7 @@ from ..format.constants import (
     PRODUCER_MARK,
     PROPERTY_END,
     SIZE_AND_MAGIC,
+    TRANSACTION,
     UNIQ_KEY,
     client_topic_fault,
 )
@@ -49,6 +50,8 @@ from ..format.record.sys_flag import (
     ZLIB,
     with_compression,
 )
+from ..format.transaction.half import PLACE_OF_HALVES
+from ..in_transaction import HeldBack, InTransaction
 from ..lazy import lazy
 from ..message import Message
 
@@ -76,7 +79,7 @@ _RESERVED_TEXT: Final = """
     TIMER_DELIVER_MS TIMER_OUT_MS TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS TIMER_ROLL_TIMES
     TIMER_DEL_UNIQKEY TIMER_DELAY_LEVEL __CRC32# DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID
 """
-RESERVED_PROPERTIES: Final = frozenset(_RESERVED_TEXT.split()) | {PRODUCER_MARK, DUE}
+RESERVED_PROPERTIES: Final = frozenset(_RESERVED_TEXT.split()) | {PRODUCER_MARK, DUE, TRANSACTION}
 RESERVED_PREFIX: Final = "__RMQ.TRANSIENT."
 
 _INSTEAD: Final = {
@@ -87,8 +90,14 @@ _INSTEAD: Final = {
     "DELAY": "use send(..., delay=timedelta(...))",
     "TIMER_DELAY_MS": "use send(..., delay=timedelta(...))",
     "TIMER_DELIVER_MS": "use send(..., deliver_at=...)",
+    "TRAN_MSG": "use producer.transaction(...)",
     "WAIT": "use send(..., wait=False)",
 }
+
+
+def place_of(later: Later | InTransaction) -> tuple[str, int]:
+    """Topic and queue of the record in which a message waits."""
+    return PLACE_OF_HALVES if isinstance(later, InTransaction) else PLACE_OF_TIMERS
 
 
 def check_topic(topic: str) -> None:
@@ -154,7 +163,7 @@ class Framer:
             self.id_size = len(UNIQ_KEY) + 2 + len(self._next_id())
         self._id_columns: unique_columns.UniqueIdColumns | None = None
         self._frames: dict[str, TopicFrame] = {}
-        self._timer_frame: TopicFrame | None = None
+        self._waiting_frames: dict[str, TopicFrame] = {}
 
     def _generator(self) -> UniqueIdGenerator:
         return UniqueIdGenerator(
@@ -186,20 +195,29 @@ class Framer:
         now = self.now_ms()
         return self._framed(frame, message, queue_id, lambda: self.properties(message, now), now)
 
-    def waiting(self, message: Message, queue_id: int, later: Later) -> tuple[bytes, Delayed]:
+    def waiting(
+        self, message: Message, queue_id: int, later: Later | InTransaction
+    ) -> tuple[bytes, Delayed | HeldBack]:
         """The record in which `message` waits until it comes to queue `queue_id`, and what its
         result says. Raises as `frame`."""
         topic = message.topic
         self.topic_frame(topic)  # checks the name
-        if self._timer_frame is None:
-            self._timer_frame = TopicFrame(
-                PLACE_OF_TIMERS[0], self.born_host, store_ipv6=self.store_ipv6
-            )
+        place, place_queue = place_of(later)
+        frame = self._waiting_frames.get(place)
+        if frame is None:
+            frame = TopicFrame(place, self.born_host, store_ipv6=self.store_ipv6)
+            self._waiting_frames[place] = frame
         now = self.now_ms()
-        # the message is called back by its id, so it has one, whatever unique_ids says
+        # the message is known by its id until it comes, whatever unique_ids says
         unique = self._unique_id(now)
         key = unique[len(UNIQ_KEY) + 1 : -1].decode()
-        more = unique + encode_properties(later.properties(topic, queue_id, now))
+        if isinstance(later, InTransaction):
+            note: Delayed | HeldBack = HeldBack(topic, queue_id)
+            extra = later.properties(topic, queue_id, key)
+        else:
+            note = Delayed(topic, queue_id, key, later)
+            extra = later.properties(topic, queue_id, now)
+        more = unique + encode_properties(extra)
 
         def properties() -> bytes:
             own = self._own_properties(message)
@@ -207,9 +225,7 @@ class Framer:
                 raise too_large_properties(len(own) + len(more))
             return more + own
 
-        place = PLACE_OF_TIMERS[1]
-        record = self._framed(self._timer_frame, message, place, properties, now)
-        return record, Delayed(topic, queue_id, key, later)
+        return self._framed(frame, message, place_queue, properties, now), note
 
     def _framed(
         self,

@@ -21,12 +21,13 @@ from ..cluster.connection_options import secured
 from ..delayed import Later
 from ..errors import BufferFullError, ClientClosedError
 from ..forks import inherited, watch
-from ..format.delay.framing import PLACE_OF_TIMERS
+from ..in_transaction import InTransaction
 from ..message import Bodies, Column, Message, Queues, SendManyResult, SendResult
 from ..telemetry.producer_statistics import ProducerStatistics
 from ..tracing import ProducerTracing, sending_many
 from ..transport.security import Security
 from .delays import later_of
+from .framing import place_of
 from .futures import AsyncGroup
 from .producer_core import ProducerCore
 from .producer_options import ProducerOptions
@@ -34,6 +35,8 @@ from .put_batch import PutBatch, durability_of
 from .recalls import recall
 from .send_many import Collector, ManySender
 from .sender import Sender
+from .transaction_checks import TransactionChecker
+from .transactions import AsyncTransaction
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +51,7 @@ class AsyncProducer:
         options: ProducerOptions | None = None,
         *,
         security: Security | None = None,
+        transaction_checker: TransactionChecker | None = None,
     ) -> None:
         self._endpoints = endpoints
         self._options = options or ProducerOptions()
@@ -55,6 +59,8 @@ class AsyncProducer:
             self._options = replace(
                 self._options, connection=secured(self._options.connection, security)
             )
+        if transaction_checker is not None:
+            self._options = replace(self._options, transaction_checker=transaction_checker)
         self._tracing = ProducerTracing() if self._options.trace else None
         self._watched = self._tracing is not None or bool(self._options.hooks)
         self._core: ProducerCore[asyncio.Future[SendResult]] | None = None
@@ -125,7 +131,7 @@ class AsyncProducer:
         return await self._send(message, later, wait=wait)
 
     async def _send_watched(
-        self, message: Message, later: Later | None, *, wait: bool
+        self, message: Message, later: Later | InTransaction | None, *, wait: bool
     ) -> asyncio.Future[SendResult]:
         on_send = self._opened().hooks.on_send
         if on_send is not None:
@@ -135,7 +141,12 @@ class AsyncProducer:
         return await self._send(message, later, wait=wait)
 
     async def _send_traced(
-        self, tracing: ProducerTracing, message: Message, later: Later | None, *, wait: bool
+        self,
+        tracing: ProducerTracing,
+        message: Message,
+        later: Later | InTransaction | None,
+        *,
+        wait: bool,
     ) -> asyncio.Future[SendResult]:
         span, message = tracing.start(message)
         try:
@@ -147,7 +158,7 @@ class AsyncProducer:
         return future
 
     async def _send(
-        self, message: Message, later: Later | None, *, wait: bool
+        self, message: Message, later: Later | InTransaction | None, *, wait: bool
     ) -> asyncio.Future[SendResult]:
         core = self._core or self._opened()
         accumulator = core.accumulator
@@ -161,7 +172,7 @@ class AsyncProducer:
             record, own, size = self._framer.row(message, queue_id)
         else:
             record, delayed = self._framer.waiting(message, queue_id, later)
-            size, (topic, queue_id) = len(record), PLACE_OF_TIMERS
+            size, (topic, queue_id) = len(record), place_of(later)
         durability = durability_of(wait)
         add = partial(accumulator.add, record, topic, queue_id, durability, own, size, delayed)
         future = add()
@@ -171,6 +182,29 @@ class AsyncProducer:
                 await self._room(size, deadline)
                 future = add()
         return future
+
+    def transaction(self, message: Message | Sequence[Message] = ()) -> AsyncTransaction:
+        """A transaction: its messages, `message` (one, or several) first, and the offsets of groups
+        in it are seen together or not at all. Use it with `async with`: left normally it
+        commits, left by an error it rolls back.
+
+            async with producer.transaction(Message("orders", b"...")) as t:
+                await t.send(Message("invoices", b"..."))
+                t.commit_offsets(stream)
+
+        One that is never ended, since the program died, is asked about: the master calls the
+        `transaction_checker` of a producer of the same transaction_group, and rolls it back if
+        none knows it (docs/client.md). Raises what AsyncProducer.send raises, when it is entered.
+        """
+        first = (message,) if isinstance(message, Message) else tuple(message)
+        return AsyncTransaction(self._opened().new_transaction(), self._send_in, first)
+
+    async def _send_in(
+        self, message: Message, transaction: InTransaction
+    ) -> asyncio.Future[SendResult]:
+        if self._watched:
+            return await self._send_watched(message, transaction, wait=True)
+        return await self._send(message, transaction, wait=True)
 
     async def recall(self, topic: str, recall_handle: str) -> None:
         """Calls a message back that was sent to come later; once it returns, the message never

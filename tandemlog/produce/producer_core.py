@@ -9,10 +9,11 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..cluster.connection import Connection
 from ..hooks import Hooks
+from ..lazy import lazy
 from ..telemetry.outages import call_back
 from ..telemetry.producer_statistics import ProducerStatistics
 from .accumulator import FutureGroup
@@ -21,6 +22,12 @@ from .framing import Framer
 from .producer_options import ProducerOptions
 from .request_pipeline import RequestPipeline
 from .sender import RequestOptions, Sender
+
+if TYPE_CHECKING:
+    from . import transaction_checks, transactions
+else:
+    transaction_checks = lazy(f"{__package__}.transaction_checks")
+    transactions = lazy(f"{__package__}.transactions")
 
 FutureT = TypeVar("FutureT")
 
@@ -40,6 +47,7 @@ class ProducerCore(Generic[FutureT]):
         self.options = options
         self.connection = Connection(endpoints, options.connection)
         self.numbers = _numbers(options)
+        self._own_group = f"producer-{os.urandom(8).hex()}"
         self.hooks = Hooks(options.hooks)
         self.requests: RequestPipeline[FutureT] = RequestPipeline(
             self.connection,
@@ -63,6 +71,7 @@ class ProducerCore(Generic[FutureT]):
         self.accumulator = self.requests.accumulator
         self._refresher: asyncio.Task[None] | None = None
         self._reporter: asyncio.Task[None] | None = None
+        self._checks: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Finds the master and learns the cluster's limits; raises NoMasterError if no node reports
@@ -81,6 +90,27 @@ class ProducerCore(Generic[FutureT]):
                 self._report(), name="tandemlog-statistics"
             )
 
+        if (checker := self.options.transaction_checker) is not None:
+            answering = transaction_checks.TransactionChecks(
+                self.connection, self.transaction_group, checker
+            )
+            self._checks = asyncio.get_running_loop().create_task(
+                answering.run(), name="tandemlog-transaction-checks"
+            )
+
+    @property
+    def transaction_group(self) -> str:
+        """As which it may be asked about its transactions."""
+        options = self.options
+        return options.transaction_group or options.producer_id or self._own_group
+
+    def new_transaction(self) -> "transactions.TransactionState":
+        """One that has nothing yet."""
+        checked = self.options.transaction_checker is not None
+        return transactions.TransactionState(
+            self.connection, self.transaction_group, checked=checked
+        )
+
     def statistics(self) -> ProducerStatistics:
         """Once open; any thread."""
         sender = self.requests.sender
@@ -94,7 +124,7 @@ class ProducerCore(Generic[FutureT]):
 
     async def close(self, seconds: float) -> None:
         """Sends what is there, at most `seconds` long, and closes the connection."""
-        for task in (self._refresher, self._reporter):
+        for task in (self._refresher, self._reporter, self._checks):
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)

@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..cluster.connection_options import ConnectionOptions
+from ..format.constants import group_fault
 from ..format.record.producer_mark import producer_id_fault
 from ..hooks import ClientHook, check_hooks
 
 if TYPE_CHECKING:
     from ..telemetry.producer_statistics import ProducerStatistics
+    from .transaction_checks import TransactionChecker
 
 MAX_DELIVERY_TIMEOUT_MS = 30 * 60_000
 
@@ -32,6 +34,9 @@ class ProducerOptions:
     across restarts: a new one with the same name takes over and fences the old one; None: a random
     name. `epoch` is for callers that number their own restarts: the same name, epoch and messages
     in the same requests again are recognised as the same; None: the next free epoch.
+
+    `transaction_group` names the producers that may be asked about each other's transactions, by
+    `transaction_checker` (see AsyncProducer.transaction): those of one program.
 
     Bodies of `compress_above` bytes or more are stored compressed. `unique_ids` gives every
     message a UNIQ_KEY by which it can be found, as RocketMQ's client does. `trace` makes a span of
@@ -59,6 +64,8 @@ class ProducerOptions:
     on_statistics: "Callable[[ProducerStatistics], object] | None" = None
     statistics_interval_ms: float = 60_000
     hooks: Sequence[ClientHook] = ()
+    transaction_group: str | None = None
+    transaction_checker: "TransactionChecker | None" = None
     route_max_age_ms: float = 30_000
     connection: ConnectionOptions = field(default_factory=ConnectionOptions)
 
@@ -92,5 +99,11 @@ class ProducerOptions:
                 raise ValueError(f"producer_id {self.producer_id!r}: {fault}")
             if not self.idempotent:
                 raise ValueError("producer_id has no meaning without idempotent")
+        if self.transaction_group is not None:
+            fault = group_fault(self.transaction_group, new=False)
+            if fault is not None:
+                raise ValueError(f"transaction_group {self.transaction_group!r}: {fault}")
+        elif self.transaction_checker is not None and self.producer_id is None:
+            raise ValueError("a transaction_checker needs a transaction_group, or a producer_id")
         if self.epoch is not None and (self.producer_id is None or self.epoch < 0):
             raise ValueError("epoch needs a producer_id and must not be negative")

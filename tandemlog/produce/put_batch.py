@@ -24,6 +24,8 @@ from ..format.delay.framing import PLACE_OF_TIMERS
 from ..format.protobuf_wire import tag, varint
 from ..format.record.producer_mark import ProducerMark
 from ..format.record.request_checksum import content_checksum, request_checksum
+from ..format.transaction.half import PLACE_OF_HALVES
+from ..in_transaction import HeldBack
 from ..lazy import HAVE_NUMPY, lazy
 from ..put_answer import PutAnswer
 from ..v1 import broker_pb2
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 else:
     checksum_columns = lazy("tandemlog.format.columns.checksum_columns")
 
+_WAITING = (PLACE_OF_TIMERS, PLACE_OF_HALVES)
 _RECORDS = tag(broker_pb2.AppendRequest.DESCRIPTOR.fields_by_name["records"].number)
 
 
@@ -98,7 +101,8 @@ class PutBatch:
     stored; `written_in`: the newest epoch of a master that may have stored it.
 
     `checksum` tells it from any other request under its number (format.producer_mark); None: that
-    of its bytes. `delayed`, by index: the messages among them that come later.
+    of its bytes. `delayed`, by index: the messages among them that come later or with a
+    transaction.
     """
 
     __slots__ = (
@@ -138,10 +142,10 @@ class PutBatch:
         sink: Sink,
         deadline: float,
         checksum: int | None = None,
-        delayed: Mapping[int, Delayed] | None = None,
+        delayed: Mapping[int, Delayed | HeldBack] | None = None,
     ) -> None:
         self._checksum = checksum
-        self.delayed = delayed or {}
+        self.delayed: Mapping[int, Delayed | HeldBack] = delayed or {}
         self.first = first
         self.rest = rest
         self.sizes = sizes
@@ -174,7 +178,7 @@ class PutBatch:
         if not self.delayed:
             return queues
         later = [(each.topic, each.queue_id) for each in self.delayed.values()]
-        return list(dict.fromkeys([each for each in queues if each != PLACE_OF_TIMERS] + later))
+        return list(dict.fromkeys([each for each in queues if each not in _WAITING] + later))
 
     def topic_of(self, index: int) -> str:
         """The topic that message `index` is for."""
@@ -323,7 +327,7 @@ class OpenBatch:
         self.records: list[bytes] = []
         self.own: list[Any] = []
         self.born: list[float] = []
-        self.delayed: dict[int, Delayed] = {}
+        self.delayed: dict[int, Delayed | HeldBack] = {}
         self.queue_indexes = array("H")
         self.table: dict[str, dict[int, int]] = {}
         self.topics: dict[str, int] = {}

@@ -31,15 +31,19 @@ from .loop_thread import LoopThread
 
 if TYPE_CHECKING:
     from ..delayed import Later
-    from ..format.delay import framing as delay_framing
-    from ..produce import delays, futures, producer_core, put_batch, recalls
+    from ..in_transaction import InTransaction
+    from ..produce import delays, framing, futures, producer_core, put_batch, recalls
     from ..produce import send_many as many
     from ..produce.framing import Framer
     from ..produce.futures import SendFuture
     from ..produce.routes import Route
+    from ..produce.transaction_checks import TransactionChecker
     from ..telemetry.producer_statistics import ProducerStatistics
+    from . import sync_transaction
+    from .sync_transaction import Transaction
 else:
-    delay_framing = lazy("tandemlog.format.delay.framing")
+    framing = lazy("tandemlog.produce.framing")
+    sync_transaction = lazy(f"{__package__}.sync_transaction")
     delays = lazy("tandemlog.produce.delays")
     recalls = lazy("tandemlog.produce.recalls")
     producer_core = lazy("tandemlog.produce.producer_core")
@@ -62,12 +66,15 @@ class Producer:
         options: ProducerOptions | None = None,
         *,
         security: Security | None = None,
+        transaction_checker: "TransactionChecker | None" = None,
     ) -> None:
         self._options = options or ProducerOptions()
         if security is not None:
             self._options = replace(
                 self._options, connection=secured(self._options.connection, security)
             )
+        if transaction_checker is not None:
+            self._options = replace(self._options, transaction_checker=transaction_checker)
         self._tracing = ProducerTracing() if self._options.trace else None
         self._per_thread = _PerThread()
         self._closed = False
@@ -165,7 +172,7 @@ class Producer:
         return future or self._send(message, wait=wait)
 
     def _send_watched(
-        self, message: Message, later: "Later | None" = None, *, wait: bool
+        self, message: Message, later: "Later | InTransaction | None" = None, *, wait: bool
     ) -> "SendFuture":
         if self._on_send is not None:
             message = self._on_send(message)
@@ -174,7 +181,12 @@ class Producer:
         return self._send(message, later, wait=wait)
 
     def _send_traced(
-        self, tracing: ProducerTracing, message: Message, later: "Later | None", *, wait: bool
+        self,
+        tracing: ProducerTracing,
+        message: Message,
+        later: "Later | InTransaction | None",
+        *,
+        wait: bool,
     ) -> "SendFuture":
         span, message = tracing.start(message)
         try:
@@ -185,7 +197,9 @@ class Producer:
         tracing.end_with(span, future)
         return future
 
-    def _send(self, message: Message, later: "Later | None" = None, *, wait: bool) -> "SendFuture":
+    def _send(
+        self, message: Message, later: "Later | InTransaction | None" = None, *, wait: bool
+    ) -> "SendFuture":
         accumulator = self._accumulator
         topic, own, delayed = message.topic, None, None
         route = self._route(topic)
@@ -198,7 +212,7 @@ class Producer:
             record, own, size = framer.row(message, queue_id)
         else:
             record, delayed = framer.waiting(message, queue_id, later)
-            size, (topic, queue_id) = len(record), delay_framing.PLACE_OF_TIMERS
+            size, (topic, queue_id) = len(record), framing.place_of(later)
         durability = self._cluster if wait else self._no_wait
         add = partial(accumulator.add, record, topic, queue_id, durability, own, size, delayed)
         future = add()
@@ -208,6 +222,30 @@ class Producer:
                 accumulator.wait_for_room(size, deadline - time.monotonic())
                 future = add()
         return future
+
+    def transaction(self, message: Message | Sequence[Message] = ()) -> "Transaction":
+        """A transaction: its messages, `message` (one, or several) first, and the offsets of groups
+        in it are seen together or not at all. Use it with `with`: left normally it
+        commits, left by an error it rolls back.
+
+            with producer.transaction(Message("orders", b"...")) as t:
+                t.send(Message("invoices", b"..."))
+                t.commit_offsets(stream)
+
+        One that is never ended, since the program died, is asked about: the master calls the
+        `transaction_checker` of a producer of the same transaction_group, and rolls it back if
+        none knows it (docs/client.md). Raises what send raises, when it is entered.
+        """
+        if self._closed:
+            raise ClientClosedError("the producer is closed")
+        first = (message,) if isinstance(message, Message) else tuple(message)
+        state = self._core.new_transaction()
+        return sync_transaction.Transaction(self._thread, state, self._send_in, first)
+
+    def _send_in(self, message: Message, transaction: "InTransaction") -> "SendFuture":
+        if self._watched:
+            return self._send_watched(message, transaction, wait=True)
+        return self._send(message, transaction, wait=True)
 
     def recall(self, topic: str, recall_handle: str) -> None:
         """Calls a message back that was sent to come later; once it returns, the message never

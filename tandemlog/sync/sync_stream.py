@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ..consume.following.fetcher import FetchedBatch
+    from ..v1 import broker_pb2
 
 ResultT = TypeVar("ResultT")
 
@@ -195,6 +196,11 @@ class Stream:
         is done up to and with a message or a batch; or offsets by (topic, queue id). Raises
         FencedMemberError for queues that are not this member's any more."""
         self._thread.run(self._stream.commit(what))
+
+    def transaction_offsets(self, what: Commit | None = None) -> "broker_pb2.CommitOffsetsRequest":
+        """What `commit` would save, for a transaction of a producer, which takes the stream itself:
+        `t.commit_offsets(stream)`. Raises InvalidArgumentError with automatic commits."""
+        return self._follower.transaction_offsets(what)
 
     def commit_async(self, what: Commit | None = None) -> "Future[None]":
         """As `commit`, without waiting. A failure is also told to `on_commit_error`."""

@@ -82,6 +82,10 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """offsets of messages that are not in this log (any more): compare the positions"""
     NOT_WAITING: _ErrorCode.ValueType  # 34
     """a message that does not wait (any more): it came, or there is none under this handle"""
+    UNKNOWN_TRANSACTION: _ErrorCode.ValueType  # 40
+    """not all of its messages are here, or it ended too long ago to be known"""
+    TRANSACTION_DECIDED: _ErrorCode.ValueType  # 41
+    """a transaction that has ended the other way"""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """Why a request was refused or what is known of its outcome. `code` is stable and
@@ -145,6 +149,10 @@ LOG_CUT: ErrorCode.ValueType  # 33
 """offsets of messages that are not in this log (any more): compare the positions"""
 NOT_WAITING: ErrorCode.ValueType  # 34
 """a message that does not wait (any more): it came, or there is none under this handle"""
+UNKNOWN_TRANSACTION: ErrorCode.ValueType  # 40
+"""not all of its messages are here, or it ended too long ago to be known"""
+TRANSACTION_DECIDED: ErrorCode.ValueType  # 41
+"""a transaction that has ended the other way"""
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015
 
 class _Role:

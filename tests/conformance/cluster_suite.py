@@ -26,6 +26,7 @@ from tandemlog import (
     Producer,
     ProducerOptions,
     ReceivedMessage,
+    TransactionDecision,
     errors,
 )
 from tandemlog.format.record.record import encode_record
@@ -336,6 +337,148 @@ class ClusterSuite:
         with Admin(endpoint) as admin:
             assert group in admin.groups()
             assert admin.committed(group, topic) == {(topic, 0): 1}
+
+    # ---- transactions
+
+    def test_a_transaction_is_seen_when_it_is_committed(
+        self, endpoint: str, producer: Producer, topic: str
+    ) -> None:
+        with producer.transaction(Message(topic, b"a", keys="k", queue_id=0)) as t:
+            sent = t.send(Message(topic, b"b", queue_id=1)).result(60)
+            assert (sent.topic, sent.queue_id, sent.queue_offset) == (topic, 1, -1)
+            assert read(endpoint, topic) == []
+            result = t.commit()
+        assert [(m.topic, m.queue_id, m.queue_offset) for m in result.messages] == [
+            (topic, 0, 0), (topic, 1, 0),
+        ]  # fmt: skip
+        found = read(endpoint, topic)
+        assert sorted(bodies(found)) == [b"a", b"b"]
+        assert found[0].keys == ["k"]
+        with pytest.raises(errors.TransactionEndedError):
+            t.send(Message(topic, b"c"))
+
+    def test_a_transaction_that_is_left_by_an_error_is_rolled_back(
+        self, endpoint: str, producer: Producer, topic: str
+    ) -> None:
+        with (
+            pytest.raises(ZeroDivisionError),
+            producer.transaction([Message(topic, b"a"), Message(topic, b"b")]),
+        ):
+            _ = 1 // 0
+        with producer.transaction(Message(topic, b"c")) as t:
+            assert not t.rollback().committed
+        with producer.transaction(Message(topic, b"seen")):
+            pass
+        assert bodies(read(endpoint, topic)) == [b"seen"]
+
+    def test_a_transaction_with_a_message_that_cannot_be_sent(
+        self, endpoint: str, producer: Producer, topic: str
+    ) -> None:
+        with (
+            pytest.raises(errors.UnknownTopicError),
+            producer.transaction(Message(topic, b"a")) as t,
+        ):
+            t.send(Message("missing-topic", b"b"))
+        with pytest.raises(errors.UnknownQueueError):
+            producer.transaction(Message(topic, b"a", queue_id=QUEUES)).__enter__()
+        assert read(endpoint, topic) == []
+
+    def test_offsets_count_with_a_transaction(
+        self, endpoint: str, producer: Producer, admin: Admin, topic: str
+    ) -> None:
+        group, target = f"group-{topic}", f"{topic}-out"
+        admin.create_topic(target, QUEUES)
+        producer.send_many(topic, [b"0", b"1", b"2"], queues=np.zeros(3, np.int32))
+        with Consumer(endpoint, group=group, options=MANUAL) as consumer:
+            with consumer.follow(topic, start=EARLIEST) as stream:
+                messages = iter(stream)
+                for number in range(2):
+                    message = next(messages)
+                    with producer.transaction() as t:
+                        t.send(Message(target, message.body + b"!"))
+                        t.commit_offsets(stream)
+                        if number:
+                            t.rollback()
+            assert consumer.committed(topic)[topic, 0] == 1
+            with consumer.follow(topic, start=EARLIEST) as stream:
+                assert next(iter(stream)).body == b"1"
+                with producer.transaction() as t:
+                    t.commit_offsets({(topic, 1): 0}, group=f"other-{topic}")
+                    t.commit_offsets(stream)
+            assert consumer.committed(topic)[topic, 0] == 2
+        assert bodies(read(endpoint, target)) == [b"0!"]
+        assert admin.committed(f"other-{topic}", topic) == {(topic, 1): 0}
+
+    def test_offsets_of_a_member_that_lost_its_queue_roll_the_transaction_back(
+        self, endpoint: str, producer: Producer, topic: str
+    ) -> None:
+        group = f"group-{topic}"
+        producer.send_many(topic, [b"0"], queues=np.zeros(1, np.int32))
+        with (
+            Consumer(endpoint, group=group, options=MANUAL) as consumer,
+            consumer.follow(topic, start=EARLIEST) as stream,
+        ):
+            next(iter(stream))
+            request = stream.transaction_offsets()
+
+        # the member has left
+        class Former:
+            def transaction_offsets(self, what: object = None) -> broker_pb2.CommitOffsetsRequest:
+                return request
+
+        with (
+            Consumer(endpoint, group=group, options=MANUAL) as consumer,
+            consumer.follow(topic, start=EARLIEST) as stream,
+        ):
+            next(iter(stream))
+            with (
+                pytest.raises(errors.FencedMemberError),
+                producer.transaction(Message(topic, b"x", queue_id=1)) as t,
+            ):
+                t.commit_offsets(Former())
+        assert bodies(read(endpoint, topic)) == [b"0"]
+
+    def test_a_check_decides_what_its_producer_has_left_open(
+        self, endpoint: str, topic: str
+    ) -> None:
+        asked: list[Message] = []
+
+        def decide(message: Message) -> TransactionDecision:
+            asked.append(message)
+            paid = (message.properties or {})["paid"] == "yes"
+            return TransactionDecision.COMMIT if paid else TransactionDecision.ROLLBACK
+
+        options = ProducerOptions(linger_ms=0, transaction_group=f"group-{topic}")
+        with Producer(endpoint, options) as dying:
+            for paid in ("yes", "no"):
+                message = Message(topic, paid.encode(), properties={"paid": paid}, tags="t")
+                dying.transaction(message).__enter__()
+            dying.flush()
+        with (
+            Producer(endpoint, options, transaction_checker=decide) as producer,
+            Consumer(endpoint) as consumer,
+            consumer.follow(topic, start=EARLIEST) as stream,
+        ):
+            assert next(iter(stream)).body == b"yes"
+            with pytest.raises(errors.InvalidArgumentError, match="transaction_checker"):
+                producer.transaction().commit_offsets({(topic, 0): 1}, group="g")
+            deadline = time.monotonic() + 60
+            while len(asked) < 2 and time.monotonic() < deadline:
+                time.sleep(0.01)
+        assert {message.body for message in asked} == {b"yes", b"no"}
+        assert {(message.topic, message.tags) for message in asked} == {(topic, "t")}
+
+    async def test_a_transaction_with_asyncio(self, endpoint: str, topic: str) -> None:
+        async with AsyncProducer(endpoint) as producer:
+            async with producer.transaction(Message(topic, b"x", queue_id=0)) as t:
+                await t.send(Message(topic, b"y", queue_id=0))
+            with pytest.raises(ZeroDivisionError):
+                async with producer.transaction(Message(topic, b"z", queue_id=0)):
+                    _ = 1 // 0
+        async with AsyncConsumer(endpoint) as consumer:
+            stream = await consumer.follow(topic, start=EARLIEST, until_end=True)
+            async with stream:
+                assert [message.body async for message in stream] == [b"x", b"y"]
 
     # ---- asyncio
 

@@ -2,6 +2,7 @@
 nodes of tandemlog.testing."""
 
 import importlib
+import logging
 import re
 import sys
 from collections.abc import Iterator
@@ -54,6 +55,22 @@ def test_the_cookbook(endpoint: str, capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.fixture
+def own_logging() -> Iterator[None]:
+    """A worker of Celery sets up logging for its whole process, and switches other loggers off."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    loggers = [
+        each for each in root.manager.loggerDict.values() if isinstance(each, logging.Logger)
+    ]
+    before = [(each, each.disabled, each.propagate, each.level) for each in loggers]
+    yield
+    root.handlers[:], root.level = handlers, level
+    for each, disabled, propagate, of_logger in before:
+        each.disabled, each.propagate = disabled, propagate
+        each.setLevel(of_logger)
+
+
+@pytest.fixture
 def modules(
     endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[dict[str, Any]]:
@@ -72,6 +89,7 @@ def modules(
             sys.modules.pop(name, None)
 
 
+@pytest.mark.usefixtures("own_logging")
 def test_tasks_of_celery(modules: dict[str, Any]) -> None:
     tasks = modules["tasks"]
     with start_worker(tasks.app, pool="solo", perform_ping_check=False, shutdown_timeout=30):

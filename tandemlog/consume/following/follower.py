@@ -25,8 +25,9 @@ from ...errors import (
 )
 from ...hooks import Hooks
 from ...telemetry.outages import call_back
+from ...v1 import broker_pb2
 from ..follow_options import FollowOptions
-from ..group.commits import Commits
+from ..group.commits import Commit, Commits
 from ..progress import Progress
 from ..reading.positions import COMMITTED, EARLIEST, Positions, Queue, Start
 from ..reading.queue_lag import Lags, QueueLag
@@ -428,6 +429,16 @@ class Follower:
             await asyncio.sleep(every_ms / 1000)
             with contextlib.suppress(TandemlogError):
                 await self.commits.save_done(self.progress.done)
+
+    def transaction_offsets(self, what: Commit | None) -> broker_pb2.CommitOffsetsRequest:
+        """Any thread. See AsyncStream.transaction_offsets."""
+        if self._options.auto_commit_ms is not None:
+            raise InvalidArgumentError(
+                "offsets that a transaction commits must not be committed by the stream too: "
+                "follow with FollowOptions(auto_commit_ms=None)",
+                field="offsets",
+            )
+        return self.commits.for_transaction(what)
 
     # queues that no group assigns
 

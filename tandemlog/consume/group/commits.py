@@ -29,6 +29,7 @@ from ...errors import (
     UnknownQueueError,
     UnknownTopicError,
 )
+from ...v1 import broker_pb2
 from ..progress import Progress, QueueProgress
 from ..reading.cut_watch import CutWatch
 from ..reading.positions import Positions, Queue
@@ -98,6 +99,24 @@ class Commits:
         if isinstance(what, ReceivedBatch):
             return {what.queue: what.next_offset}
         return dict(what)
+
+    def for_transaction(self, what: Commit | None) -> broker_pb2.CommitOffsetsRequest:
+        """What `commit` would send, to be sent with a transaction. Raises ClientClosedError without
+        a group, FencedMemberError for queues that are not this member's. Any thread."""
+        member, log_term = self._stream.membership, self._stream.log.log_term
+        offsets = self._progress.delivered if what is None else self.offsets_of(what)
+        if self._group is None:
+            raise ClientClosedError("there is nothing to commit without a group")
+        if member is not None and (foreign := offsets.keys() - self._progress.queues):
+            raise _not_owned(self._group, sorted(foreign))
+        request = broker_pb2.CommitOffsetsRequest(
+            group=self._group, log_epoch=log_term[0], term_id=log_term[1]
+        )
+        if member is not None:
+            request.member_id, request.member_epoch = member.identity
+        for (topic, queue_id), offset in sorted(offsets.items()):
+            request.offsets.add(topic=topic, queue_id=queue_id, queue_offset=offset)
+        return request
 
     async def commit(self, what: Commit | None = None) -> None:
         """Saves, for the group, what `offsets_of` says; raises FencedMemberError for queues that

@@ -6,13 +6,15 @@ Each call runs in the clients' loop (loop_thread.py); the caller's thread waits 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from ...admin import AsyncAdmin, ProducerInfo, TopicInfo
+from ...admin import AsyncAdmin
 from ...cluster.connection_options import ConnectionOptions
 from ...cluster.delayed_messages import DelayedMessage
 from ...cluster.elections import Changed, ClusterChange, Coordination, History
 from ...cluster.node_details import NodeConnection, NodeSetting, SettingChange
 from ...cluster.takeover import Takeover
+from ...cluster.topic_info import ProducerInfo, TopicInfo
 from ...cluster.topology import ReadFrom, Topology
+from ...cluster.transactions import OpenTransaction
 from ...consume.group.group_admin import GroupDescription, OffsetChange
 from ...consume.reading.positions import Queue, QueueRange, Start
 from ...consume.reading.queue_lag import QueueLag
@@ -124,6 +126,19 @@ class Admin(SyncClient[AsyncAdmin]):
     def recall(self, topic: str, recall_handle: str) -> None:
         """As Producer.recall."""
         self._thread.run(self._client.recall(topic, recall_handle))
+
+    def transactions(self) -> list[OpenTransaction]:
+        """Those that are open, as the master has them, the oldest first."""
+        return self._thread.run(self._client.transactions())
+
+    def decide_transaction(
+        self, transaction_id: str, *, commit: bool, dry_run: bool = False
+    ) -> OpenTransaction | None:
+        """End a transaction in place of its producer; returns what it had, None if it had ended so
+        before. Raises UnknownTransactionError, TransactionDecidedError."""
+        return self._thread.run(
+            self._client.decide_transaction(transaction_id, commit=commit, dry_run=dry_run)
+        )
 
     def describe_group(self, group: str) -> GroupDescription:
         """State and members of a consumer group, as its master sees them; raises

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from tandemlog.v1 import admin_pb2, broker_pb2, common_pb2, replication_pb2, work_pb2
+from tandemlog.v1 import (
+    admin_pb2,
+    broker_pb2,
+    common_pb2,
+    replication_pb2,
+    transaction_pb2,
+    work_pb2,
+)
 from tandemlog_server.node.error_status import (
     FOR_EVER,
     RequestRefusedError,
@@ -65,6 +72,8 @@ FILES = (
     admin_pb2.DESCRIPTOR,
     work_pb2.DESCRIPTOR,
     replication_pb2.DESCRIPTOR,
+    replication_pb2.DESCRIPTOR,
+    transaction_pb2.DESCRIPTOR,
 )
 METHODS = {
     f"{service.full_name}/{method.name}": method

@@ -17,7 +17,14 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from fakes.secured_node import access_text, bearer, channel, running, settings, until
-from tandemlog.v1 import admin_pb2, broker_pb2, common_pb2, replication_pb2, work_pb2
+from tandemlog.v1 import (
+    admin_pb2,
+    broker_pb2,
+    common_pb2,
+    replication_pb2,
+    transaction_pb2,
+    work_pb2,
+)
 from tandemlog_server.ha.protocol.frames import (
     Hello,
     Refusal,
@@ -32,6 +39,7 @@ FILES = (
     admin_pb2.DESCRIPTOR,
     work_pb2.DESCRIPTOR,
     replication_pb2.DESCRIPTOR,
+    transaction_pb2.DESCRIPTOR,
     health_pb2.DESCRIPTOR,
     reflection_pb2.DESCRIPTOR,
 )
@@ -85,8 +93,24 @@ FORBIDDEN: dict[str, tuple[Any, str]] = {
     "ListDelayed": (admin_pb2.ListDelayedRequest(topic="secret"), "read"),
     "ListTopics": (admin_pb2.ListTopicsRequest(names=["other", "secret"]), "read"),
 }
+FORBIDDEN |= {
+    "EndTransaction": (
+        transaction_pb2.EndTransactionRequest(
+            transaction_id="t",
+            outcome=transaction_pb2.COMMITTED,
+            offsets=[broker_pb2.CommitOffsetsRequest(group="secret")],
+        ),
+        "consume",
+    ),
+    "PollTransactionChecks": (
+        transaction_pb2.PollTransactionChecksRequest(producer_group="g"),
+        "write",
+    ),
+    "DecideTransaction": (transaction_pb2.DecideTransactionRequest(transaction_id="t"), "admin"),
+}
+NEEDS_ANY_WRITE = {"DescribeProducer", "PollTransactionChecks"}
 REFUSED_BY_A_FRAME = {"Replicate"}
-SHOWN_IN_PART = {"ListGroups"}
+SHOWN_IN_PART = {"ListGroups", "ListTransactions"}
 
 
 def call_of(on: aio.Channel, path: str, request: Any, metadata: Any = ()) -> Any:
@@ -177,7 +201,7 @@ async def test_no_method_serves_a_caller_that_lacks_its_right(tmp_path: Path) ->
         for path, name in _restricted():
             request, right = FORBIDDEN[name]
             for who in ("nothing", "other"):
-                if (who, name) == ("other", "DescribeProducer"):
+                if who == "other" and name in NEEDS_ANY_WRITE:
                     continue  # it may write something
                 answer = await first_answer(on, path, request, bearer(who))
                 assert answer.error.code == common_pb2.PERMISSION_DENIED, (path, who)

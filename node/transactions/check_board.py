@@ -1,0 +1,112 @@
+"""Which open transactions the master asks their producers about, and when. Pure: `now` in, answers
+out.
+
+    begun ── check_after ──▶ 1st check ── interval ──▶ 2nd ── .. ──▶ last ── interval ──▶ exhausted
+
+A check waits at its group for a producer that comes for it, until the next one. Whether one came or
+not, it counts: a group whose producers are gone must not keep its transactions for ever. Counts are
+this master's: a new one begins again, and so it asks more often, and never less.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+
+class CheckLimits(Protocol):
+    """Of the settings: times in ms."""
+
+    @property
+    def check_after_ms(self) -> int: ...
+
+    @property
+    def check_interval_ms(self) -> int: ...
+
+    @property
+    def max_checks(self) -> int: ...
+
+
+class Asked(NamedTuple):
+    """An open transaction: how old it is (s), and how often it was asked about before this master
+    has seen it."""
+
+    transaction_id: str
+    group: str
+    age_s: float
+    checks: int
+
+
+@dataclass(slots=True)
+class _State:
+    group: str
+    next_at: float
+    checks: int
+
+
+class CheckBoard:
+    """See the module; times in seconds of one monotonic clock."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, _State] = {}
+        self._due: dict[str, dict[str, None]] = {}
+        self.checks_total = 0
+        """How many were made."""
+
+    def look(self, transactions: Iterable[Asked], limits: CheckLimits, now: float) -> list[str]:
+        """Those among all open `transactions` whose last check is over. Checks that are due wait at
+        their groups afterwards."""
+        known, self._states = self._states, {}
+        exhausted = []
+        for each in transactions:
+            name = each.transaction_id
+            state = known.get(name)
+            if state is None:
+                wait_s = max(0.0, limits.check_after_ms / 1000 - max(0.0, each.age_s))
+                state = _State(each.group, now + wait_s, each.checks)
+            self._states[name] = state
+            if now < state.next_at:
+                continue
+            self._take_back(name, state.group)
+            if state.checks >= limits.max_checks:
+                exhausted.append(name)
+                continue
+            state.checks += 1
+            state.next_at = now + limits.check_interval_ms / 1000
+            self.checks_total += 1
+            self._due.setdefault(state.group, {})[name] = None
+        for name in known.keys() - self._states.keys():
+            self._take_back(name, known[name].group)
+        return exhausted
+
+    def take(self, group: str, limit: int) -> list[str]:
+        """Checks that wait at a group, the oldest first, at most `limit`; they do not wait any
+        more."""
+        names = list(self._due.get(group, ()))[:limit]
+        for name in names:
+            self._take_back(name, group)
+        return names
+
+    def waits(self, group: str) -> bool:
+        """Whether a check waits at this group."""
+        return group in self._due
+
+    @property
+    def groups(self) -> list[str]:
+        """Those at which a check waits."""
+        return list(self._due)
+
+    def checks(self, transaction_id: str) -> int:
+        """How often it was asked about."""
+        state = self._states.get(transaction_id)
+        return 0 if state is None else state.checks
+
+    def clear(self) -> None:
+        """Another term: nothing was asked."""
+        self._states, self._due = {}, {}
+
+    def _take_back(self, name: str, group: str) -> None:
+        waiting = self._due.get(group)
+        if waiting is not None:
+            waiting.pop(name, None)
+            if not waiting:
+                del self._due[group]

@@ -1,0 +1,1 @@
+"""Half messages on their way into the log."""

@@ -1,0 +1,1 @@
+"""The records of transactions: half messages, decisions, and what ends them."""

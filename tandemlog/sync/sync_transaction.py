@@ -1,0 +1,111 @@
+"""A transaction without asyncio: the same names as AsyncTransaction, for one thread."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from ..errors import OutcomeUnknownError, TandemlogError, TransactionDecidedError
+from ..in_transaction import InTransaction
+from ..message import Message
+from ..produce.transactions import Offsets, TransactionResult, TransactionState, aborted
+from .loop_thread import LoopThread
+
+if TYPE_CHECKING:
+    from ..produce.futures import SendFuture
+
+logger = logging.getLogger(__name__)
+
+
+class Transaction:
+    """See Producer.transaction, and tandemlog/produce/transactions.py."""
+
+    def __init__(
+        self,
+        thread: LoopThread,
+        state: TransactionState,
+        send: Callable[[Message, InTransaction], "SendFuture"],
+        first: Sequence[Message],
+    ) -> None:
+        self._thread = thread
+        self._state = state
+        self._send = send
+        self._first = first
+        self._sent: list[SendFuture] = []
+
+    @property
+    def transaction_id(self) -> str:
+        """By which an operator finds it (`tandemlog transaction list`)."""
+        return self._state.transaction_id
+
+    def __enter__(self) -> Self:
+        try:
+            for message in self._first:
+                self.send(message)
+        except BaseException:
+            self._leave()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if not self._state.is_open:
+            return
+        if kind is None:
+            self.commit()
+        else:
+            self._leave()
+
+    def _leave(self) -> None:
+        try:
+            self.rollback()
+        except TandemlogError as error:
+            logger.warning("transaction %s is not rolled back yet: %s", self.transaction_id, error)
+
+    def send(self, message: Message) -> "SendFuture":
+        """A message more, which is read when the transaction is committed. The future says that it
+        is stored; its position comes with the commit. Raises as Producer.send."""
+        self._state.check_open()
+        future = self._send(message, self._state.how)
+        self._sent.append(future)
+        return future
+
+    def commit_offsets(
+        self, offsets: Offsets, what: Any = None, *, group: str | None = None
+    ) -> None:
+        """Offsets that count with the transaction: of a stream, all that it has delivered so far,
+        or up to and with a message or batch `what`; or by (topic, queue id) of a group. Raises
+        InvalidArgumentError, ClientClosedError for a stream without a group."""
+        self._state.add_offsets(offsets, what, group)
+
+    def commit(self) -> TransactionResult:
+        """All of it counts from now on. If a message could not be stored, or the master refuses the
+        commit (FencedMemberError: another member has the queues), it is rolled back, and the error
+        is raised. OutcomeUnknownError: no master has said which outcome it has."""
+        self._state.check_open()
+        errors = [error for future in self._sent if (error := future.exception()) is not None]
+        if errors:
+            self._end_refused()
+            raise aborted(errors[0])
+        try:
+            return self._end(commits=True)
+        except (OutcomeUnknownError, TransactionDecidedError):
+            raise
+        except TandemlogError:
+            self._end_refused()
+            raise
+
+    def _end_refused(self) -> None:
+        try:
+            self._end(commits=False)
+        except TandemlogError as error:
+            logger.warning("transaction %s is not rolled back yet: %s", self.transaction_id, error)
+
+    def rollback(self) -> TransactionResult:
+        """Nothing of it counts, ever."""
+        self._state.check_open()
+        for future in self._sent:
+            future.exception()
+        return self._end(commits=False)
+
+    def _end(self, *, commits: bool) -> TransactionResult:
+        count = len(self._sent) if commits else -1
+        return self._thread.run(self._state.end(commits=commits, messages=count))

@@ -36,8 +36,22 @@ from ..format.constants import (
     TIMER_TOPIC,
 )
 from ..format.delay.timing import PRECISION_MS
-from ..format.delay.waiting_columns import WAITS, WaitingColumns, parse_numbers, waiting_columns
+from ..format.delay.waiting_columns import (
+    WAITS,
+    WaitingColumns,
+    level_delays,
+    parse_numbers,
+    waiting_columns,
+)
 from ..format.files.queue_unit import DelayLevels
+from ..format.lease.dead_letter import (
+    ATTEMPTS,
+    LAST_ERROR,
+    ORIGIN_OFFSET,
+    ORIGIN_QUEUE,
+    ORIGIN_TOPIC,
+    RETRY_TOPIC,
+)
 from ..format.record.sys_flag import (
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
@@ -48,14 +62,8 @@ from .plain_arrays import numbers, timestamps, validity
 from .text_columns import repeated_text, sliced_text
 
 _TRANSACTIONS: Final = ("prepared", "committed", "rolled_back")
-_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
-_RETRY_TOPIC: Final = "RETRY_TOPIC"
-_ORIGIN_QUEUE: Final = "TANDEMLOG_ORIGIN_QUEUE"
-_ORIGIN_OFFSET: Final = "TANDEMLOG_ORIGIN_OFFSET"
-_ATTEMPTS: Final = "TANDEMLOG_ATTEMPTS"
-_LAST_ERROR: Final = "TANDEMLOG_LAST_ERROR"
 _OF_DEAD_LETTERS: Final = (
-    _ORIGIN_TOPIC, _RETRY_TOPIC, _ORIGIN_QUEUE, _ORIGIN_OFFSET, _ATTEMPTS, _LAST_ERROR
+    ORIGIN_TOPIC, RETRY_TOPIC, ORIGIN_QUEUE, ORIGIN_OFFSET, ATTEMPTS, LAST_ERROR
 )  # fmt: skip
 
 Rows = NDArray[np.bool_]
@@ -91,7 +99,7 @@ class ServiceColumns:
             self._data,
             headers,
             scheduled,
-            headers.store_timestamp + level_delays(headers, scheduled, self._levels),
+            headers.store_timestamp + level_delays(headers.queue_id, scheduled, self._levels),
             counted_from,
         )
 
@@ -155,27 +163,27 @@ class ServiceColumns:
         return dict(zip(_OF_DEAD_LETTERS, self._properties(_OF_DEAD_LETTERS), strict=True))
 
     def attempts(self) -> pa.Array:
-        told = parse_numbers(self._data, *self._letters[_ATTEMPTS])
+        told = parse_numbers(self._data, *self._letters[ATTEMPTS])
         attempts = np.maximum(told, self._headers.reconsume_times.astype(np.int64) + 1)
         return numbers(attempts.astype(np.int32), pa.int32(), self._dead)
 
     def origin_topic(self) -> pa.Array:
         """That of the message; a broker's copy may name the retry topic by which it came."""
         letters, prefix = self._letters, np.frombuffer(RETRY_PREFIX.encode(), np.uint8)
-        starts, lengths = letters[_ORIGIN_TOPIC]
+        starts, lengths = letters[ORIGIN_TOPIC]
         retried = self._dead & ((lengths == 0) | self._begin_with(prefix, starts, lengths))
-        retried &= letters[_RETRY_TOPIC][1] > 0
-        first = np.where(retried, letters[_RETRY_TOPIC][0], starts)
-        return self._text((first, np.where(retried, letters[_RETRY_TOPIC][1], lengths)), self._dead)
+        retried &= letters[RETRY_TOPIC][1] > 0
+        first = np.where(retried, letters[RETRY_TOPIC][0], starts)
+        return self._text((first, np.where(retried, letters[RETRY_TOPIC][1], lengths)), self._dead)
 
     def origin_queue_id(self) -> pa.Array:
-        return self._number(_ORIGIN_QUEUE, np.int32, pa.int32())
+        return self._number(ORIGIN_QUEUE, np.int32, pa.int32())
 
     def origin_queue_offset(self) -> pa.Array:
-        return self._number(_ORIGIN_OFFSET, np.int64, pa.int64())
+        return self._number(ORIGIN_OFFSET, np.int64, pa.int64())
 
     def last_error(self) -> pa.Array:
-        return self._text(self._letters[_LAST_ERROR], self._dead)
+        return self._text(self._letters[LAST_ERROR], self._dead)
 
     # ---- values of properties
 
@@ -215,18 +223,6 @@ class ServiceColumns:
         values = parse_numbers(self._data, *self._letters[name])
         there = self._dead & (values >= 0) & (values <= np.iinfo(kind).max)
         return numbers(np.where(there, values, 0).astype(kind), arrow, there)
-
-
-def level_delays(
-    headers: HeaderColumns, scheduled: NDArray[np.bool_], levels: DelayLevels
-) -> NDArray[np.int64]:
-    """i8[n]: the delay (ms) of each of these records of the schedule topic, 0 for others."""
-    delays = np.zeros(headers.count, np.int64)
-    if scheduled.any():
-        queues, which = np.unique(headers.queue_id[scheduled], return_inverse=True)
-        of_queues = [levels.delay_ms(queue + 1) for queue in queues.tolist()]
-        delays[scheduled] = np.array(of_queues, np.int64)[which]
-    return delays
 
 
 SERVICE_COLUMNS: Final[dict[str, Callable[[ServiceColumns, pa.DataType], pa.Array]]] = {

@@ -35,7 +35,8 @@ def listed(
     store: Path, out: Path, target_bytes: int = 1 << 20, spark: Any = HERE
 ) -> list[dict[str, Any]]:
     waiting(spark, store, out, target_bytes=target_bytes)
-    return pq.read_table(out / "waiting.parquet").to_pylist()
+    rows: list[dict[str, Any]] = pq.read_table(out / "waiting.parquet").to_pylist()
+    return rows
 
 
 def offsets(builder: LogBuilder, out: Path, target_bytes: int = 1 << 20) -> list[int]:

@@ -11,6 +11,7 @@ from fakes.log_builder import LogBuilder
 from tandemlog.format.constants import DUE
 from tandemlog.format.delay.framing import after, at, by_level, recall_record
 from tandemlog.format.files.queue_unit import DelayLevels
+from tandemlog.format.lease.dead_letter import encode_dead_letter
 from tandemlog.format.record.record import Record, decode_record
 from tandemlog.logs.reading.log_bytes import LocalLog
 from tandemlog.logs.reading.log_files import find_log
@@ -121,21 +122,19 @@ def test_transactions(log: LogBuilder) -> None:
 
 
 def test_dead_letters(log: LogBuilder) -> None:
-    ours = {
-        "DLQ_ORIGIN_TOPIC": "orders",
-        "RETRY_TOPIC": "orders",
-        "TANDEMLOG_ORIGIN_QUEUE": "3",
-        "TANDEMLOG_ORIGIN_OFFSET": str(1 << 40),
-        "TANDEMLOG_ATTEMPTS": "17",
-        "TANDEMLOG_LAST_ERROR": "no such customer: Zoë",
-    }
+    origin = log.put("orders", 3, b"x", at("orders", 3, DUE_MS), queue_offset=1 << 40)
+    error = "no such customer: Zoë"
+    letter = encode_dead_letter(
+        origin, "billing", attempts=17, error=error, first_ms=1, last_ms=2, store_host="[::1]:1"
+    )
+    ours = decode_record(letter).properties_raw
     log.put("%DLQ%billing", 0, b"x", ours)
     log.put("%DLQ%billing", 0, b"x", {"DLQ_ORIGIN_TOPIC": "%RETRY%billing", "RETRY_TOPIC": "paid"})
     log.put("%DLQ%billing", 0, b"x", {"RETRY_TOPIC": "paid"})
     log.put("%DLQ%billing", 0, b"x", {"DLQ_ORIGIN_TOPIC": "%RETRY%billing"})
     log.put("%DLQ%billing", 0, b"x", {"TANDEMLOG_ORIGIN_QUEUE": str(1 << 31)})
     log.put("orders", 0, b"no dead letter", ours)
-    assert rows(log)[1:] == [
+    assert rows(log)[2:] == [
         {
             "attempts": 17,
             "origin_topic": "orders",

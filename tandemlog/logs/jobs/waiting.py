@@ -5,7 +5,7 @@
 
 A slave's files, a copy or a backup tell it as well as a master's: the log alone says what waits
 (waiting_tasks.py). `late` messages are due before the newest store time of the log: on a node that
-runs they come within a second, so they are those that nobody delivered, as after the end of the
+runs they come within a second, so they are those that no master delivered, as after the end of the
 last master.
 """
 

@@ -1,6 +1,6 @@
 """`tandemlog pipeline …`: jobs of Spark over stores, and the old names of commands.
 
-    stats, demo                               here
+    stats, waiting, demo                      here
     rebuild audit compare export restore      hidden; _MOVED has the command that does it now
 
 The old names keep their options, output and exit codes, since scripts call them; what they are now
@@ -59,7 +59,7 @@ class PipelineOptions(JobOptions):
     spark: Master = "local[*]"
 
 
-app = new_app("Jobs over stores that Spark runs: stats, demo.")
+app = new_app("Jobs over stores that Spark runs: stats, waiting, demo.")
 
 
 def _old_name(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -158,6 +158,34 @@ def stats_command(
         check_logs(store)
         job.run(
             job.module.stats,
+            store,
+            out,
+            target_bytes=options.target_bytes,
+            on_corruption=on_corruption,
+        )
+
+
+@app.command("waiting")
+def waiting_command(
+    store: LogArgument,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder for waiting.parquet, with a row for each record."),
+    ] = None,
+    on_corruption: OnCorruptionOption = OnCorruption.FAIL,
+    *,
+    sizes: StoreSizes,
+    options: PipelineOptions,
+) -> None:
+    """List what waits in a log: messages that come later, half messages of open transactions.
+
+    Late are messages that were due before the newest record was stored. The sizes of queue and
+    index files are accepted but not used.
+    """
+    with shown_job("waiting", options) as job:
+        check_logs(store)
+        job.run(
+            job.module.waiting,
             store,
             out,
             target_bytes=options.target_bytes,

@@ -25,17 +25,14 @@ from numpy.typing import NDArray
 
 from tandemlog.format.arrays.ragged import byte_array
 from tandemlog.format.columns.headers import gather_headers
-from tandemlog.format.columns.property_layouts import find_properties
 from tandemlog.format.constants import (
-    REAL_TOPIC,
     SCHEDULE_TOPIC,
     SERVICE_TOPIC,
     TIMER_TOPIC,
-    UNIQ_KEY,
 )
 from tandemlog.format.delay.clock_step import step_of
-from tandemlog.format.delay.framing import FIRST_RECORD
-from tandemlog.format.delay.waiting_columns import RECALLS, WAITS, hash_keys, waiting_columns
+from tandemlog.format.delay.ending import keys_of_broker, may_have_come, named_offsets
+from tandemlog.format.delay.waiting_columns import RECALLS, WAITS, waiting_columns
 
 from .dispatch_batch import DispatchBatch
 from .fold import ANYWHERE
@@ -43,7 +40,6 @@ from .service_fold import ServiceFold
 from .waiting_rows import NewRows, WaitingRows
 
 RECALLS_KEPT: Final = 4096
-_DELAYED: Final = f"{REAL_TOPIC}\x01".encode()
 _Rows = NDArray[np.int64]
 
 
@@ -88,7 +84,7 @@ class DelayFold(ServiceFold):
             return
         naming = batch.naming[(batch.naming >= first) & (batch.naming < end)]
         if len(naming):
-            named = _named(batch.columns.prepared_transaction_offset[naming])
+            named = named_offsets(batch.columns.prepared_transaction_offset[naming])
             called_back = named[np.isin(naming, recalls)]
             ended = self.rows.end(named)
             self.recalled.extend(np.intersect1d(ended, called_back).tolist())
@@ -120,7 +116,7 @@ class DelayFold(ServiceFold):
         """What a broker wrote, which names no record."""
         columns = batch.columns
         unnamed = columns.prepared_transaction_offset == 0
-        if _DELAYED not in bytes(batch.window):
+        if not may_have_come(bytes(batch.window)):
             return
         topics = [SCHEDULE_TOPIC, TIMER_TOPIC]
         numbers = [columns.topics.index(topic) for topic in topics if topic in columns.topics]
@@ -133,15 +129,9 @@ class DelayFold(ServiceFold):
         headers = gather_headers(
             data, columns.physical_offset[rows] - batch.start, columns.size[rows]
         )
-        names = [name.encode() for name in (UNIQ_KEY, REAL_TOPIC)]
-        key, topic = find_properties(
-            data, headers.properties_start, headers.properties_length, names
-        )
-        hashes = hash_keys(data, topic, key)
-        came = topic[1] == headers.topic_length
-        came[came] = _equal(data, topic[0][came], headers.topic_start[came], topic[1][came])
-        came |= np.arange(len(rows)) >= np.count_nonzero(ordinary)
-        self.rows.end_keys(hashes[came])
+        of_recalls = np.arange(len(rows)) >= np.count_nonzero(ordinary)
+        keys = keys_of_broker(data, headers, of_recalls)
+        self.rows.end_keys(keys[keys != 0])
 
     def _clear(self) -> None:
         self.rows.clear()
@@ -159,20 +149,6 @@ class DelayFold(ServiceFold):
         with self.lock:
             first = self.rows.first_offset
         return ANYWHERE if first is None else first
-
-
-def _named(prepared: _Rows) -> _Rows:
-    named: _Rows = np.where(prepared == FIRST_RECORD, 0, prepared)
-    return named
-
-
-def _equal(data: NDArray[np.uint8], left: _Rows, right: _Rows, lengths: _Rows) -> NDArray[np.bool_]:
-    """Which slices of these lengths are equal."""
-    pairs = zip(left.tolist(), right.tolist(), lengths.tolist(), strict=True)
-    return np.array(
-        [data[one : one + size].tobytes() == data[two : two + size].tobytes()
-         for one, two, size in pairs], np.bool_,
-    )  # fmt: skip
 
 
 _NO_ROWS: Final = np.empty(0, np.int64)

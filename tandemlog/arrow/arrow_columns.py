@@ -18,12 +18,13 @@ from ..format.arrays.grouping import distinct_slices
 from ..format.columns.headers import HeaderColumns
 from ..format.columns.topics import topics_of
 from ..format.constants import KEYS, MAGIC_V2, SHARDING_KEY, TAGS, UNIQ_KEY
+from ..format.files.queue_unit import DEFAULT_LEVELS, DelayLevels
 from ..format.record.host import IPV4_SIZE, IPV6_SIZE, host_text
 from ..format.record.message_id import encode_offset_id
 from ..format.record.sys_flag import BORN_HOST_IPV6, STORE_HOST_IPV6
-from .dates import are_dates
-from .plain_arrays import numbers, strings
+from .plain_arrays import numbers, strings, timestamps
 from .property_table import PropertyTable, property_map
+from .service_columns import SERVICE_COLUMNS, ServiceColumns
 from .text_columns import fixed_text, repeated_text, sliced
 
 _PAIRS = 4
@@ -31,12 +32,21 @@ _PAIRS = 4
 
 
 def message_batch(
-    data: NDArray[np.uint8], headers: HeaderColumns, schema: pa.Schema
+    data: NDArray[np.uint8],
+    headers: HeaderColumns,
+    schema: pa.Schema,
+    delay_levels: DelayLevels = DEFAULT_LEVELS,
 ) -> pa.RecordBatch:
-    """The records of a window, with the columns of `schema`: names of NAMES, and for times
-    timestamp[ms] or timestamp[us]."""
+    """The records of a window, with the columns of `schema`: names of NAMES and SERVICE_COLUMNS,
+    and for times timestamp[ms] or timestamp[us]. `delay_levels` are the store's."""
     records = _Records(data, headers)
-    arrays = [_COLUMNS[field.name](records, field.type) for field in schema]
+    services = ServiceColumns(data, headers, delay_levels)
+    arrays = [
+        SERVICE_COLUMNS[field.name](services, field.type)
+        if field.name in SERVICE_COLUMNS
+        else _COLUMNS[field.name](records, field.type)
+        for field in schema
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -102,14 +112,6 @@ class _Records:
         return strings(ids, pa.string())
 
 
-def _timestamp(milliseconds: NDArray[np.int64], kind: pa.DataType) -> pa.Array:
-    there = are_dates(milliseconds)
-    factor = 1000 if kind.unit == "us" else 1
-    if there.all():
-        return numbers(milliseconds.astype(np.int64) * factor, kind)
-    return numbers(np.where(there, milliseconds, 0) * factor, kind, there)
-
-
 @cache
 def _digits_of_pairs() -> NDArray[np.uint32]:
     """The four hexadecimal digits of every pair of bytes."""
@@ -141,9 +143,9 @@ _COLUMNS: dict[str, Callable[[_Records, pa.DataType], pa.Array]] = {
     "properties": lambda r, _: property_map(r.properties),
     "sys_flag": lambda r, _: _int(r.headers.sys_flag),
     "flag": lambda r, _: _int(r.headers.flag),
-    "born_timestamp": lambda r, kind: _timestamp(r.headers.born_timestamp, kind),
+    "born_timestamp": lambda r, kind: timestamps(r.headers.born_timestamp, kind),
     "born_host": lambda r, _: r.born_host(),
-    "store_timestamp": lambda r, kind: _timestamp(r.headers.store_timestamp, kind),
+    "store_timestamp": lambda r, kind: timestamps(r.headers.store_timestamp, kind),
     "store_host": lambda r, _: r.store_host(),
     "reconsume_times": lambda r, _: _int(r.headers.reconsume_times),
     "prepared_transaction_offset": lambda r, _: _long(r.headers.prepared_transaction_offset),

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from .dates import EPOCH
+from .dates import EPOCH, are_dates
 
 
 def numbers(
@@ -39,6 +39,22 @@ def integers(values: Sequence[int | None], kind: pa.DataType) -> pa.Array:
     width = np.dtype(f"i{kind.bit_width // 8}")
     whole = np.array([0 if each is None else each for each in values], width)
     return numbers(whole, kind, None if there.all() else there)
+
+
+def timestamps(
+    milliseconds: NDArray[np.int64],
+    kind: pa.DataType,
+    there: NDArray[np.bool_] | None = None,
+) -> pa.Array:
+    """Points in time of `kind`, timestamp[ms] or timestamp[us]; null if not `there`, and for a time
+    that is not a date."""
+    dates = are_dates(milliseconds)
+    if there is not None:
+        dates &= there
+    factor = 1000 if kind.unit == "us" else 1
+    if dates.all():
+        return numbers(milliseconds.astype(np.int64) * factor, kind)
+    return numbers(np.where(dates, milliseconds, 0) * factor, kind, dates)
 
 
 def strings(values: Sequence[str | bytes | None], kind: pa.DataType) -> pa.Array:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tandemlog.arrow.arrow_columns import message_batch
 from tandemlog.arrow.message_schema import STRING_MAP
 from tandemlog.format.columns.headers import HeaderColumns
+from tandemlog.format.files.queue_unit import DEFAULT_LEVELS, DelayLevels
 
 from .job_errors import OptionError
 
@@ -50,6 +51,19 @@ MESSAGES: Columns = {
     "body_crc": "int",
     "body": "binary",
 }
+SERVICE: Columns = {
+    "deliver_at": "timestamp",
+    "real_topic": "string",
+    "real_queue_id": "int",
+    "transaction": "string",
+    "attempts": "int",
+    "origin_topic": "string",
+    "origin_queue_id": "int",
+    "origin_queue_offset": "long",
+    "last_error": "string",
+}
+"""What a node's services say in a record (service_columns.py): columns of the view `messages` for
+those who name them."""
 FAULT = "fault"
 """The column that `onCorruption=report` adds: null for a record."""
 
@@ -95,9 +109,15 @@ def arrow_schema(columns: Columns) -> pa.Schema:
     return pa.schema([pa.field(name, _ARROW[kind]) for name, kind in columns.items()])
 
 
-def view_batch(data: NDArray[np.uint8], headers: HeaderColumns, columns: Columns) -> pa.RecordBatch:
-    """The records of a window, the given columns of MESSAGES in that order."""
-    return message_batch(data, headers, arrow_schema(columns))
+def view_batch(
+    data: NDArray[np.uint8],
+    headers: HeaderColumns,
+    columns: Columns,
+    delay_levels: DelayLevels = DEFAULT_LEVELS,
+) -> pa.RecordBatch:
+    """The records of a window, the given columns of MESSAGES and SERVICE in that order;
+    `delay_levels` are the store's."""
+    return message_batch(data, headers, arrow_schema(columns), delay_levels)
 
 
 def chosen_columns(view: str, names: list[str] | None, report: bool = False) -> Columns:
@@ -108,6 +128,8 @@ def chosen_columns(view: str, names: list[str] | None, report: bool = False) -> 
         every[FAULT] = "string"
     if names is None:
         return every
+    if view == "messages":
+        every |= SERVICE
     unknown = [name for name in names if name not in every]
     if unknown or not names or len(set(names)) < len(names):
         what = f"no column {unknown[0]!r}" if unknown else "columns must be named, each once"

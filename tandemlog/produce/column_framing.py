@@ -19,6 +19,7 @@ from ..format.arrays.byte_column import ByteColumn
 from ..format.arrays.java_hash_columns import java_hashes
 from ..format.columns.encode import encode_columns
 from ..format.constants import KEYS, MAX_TABLE, SHARDING_KEY, TAGS, UNIQ_KEY
+from ..format.delay.framing import PLACE_OF_TIMERS
 from ..format.errors import FormatError
 from ..format.record.batch import RecordBatch
 from ..format.record.message_id import MAX_IDS_AT_ONCE
@@ -170,12 +171,19 @@ def check_bodies(bodies: ByteColumn, limit: int) -> None:
 
 
 def framed_columns(
-    framer: Framer, *, bodies: ByteColumn, topics: Sequence[str], **columns: Any
+    framer: Framer,
+    *,
+    bodies: ByteColumn,
+    topics: Sequence[str],
+    waiting: bool = False,
+    **columns: Any,
 ) -> FramedColumns:
-    """encode_columns with the identity of `framer`, and unique ids if it gives them. Raises
-    FormatError, InvalidTopicNameError."""
+    """encode_columns with the identity of `framer`, and unique ids if it gives them. `waiting`:
+    the topic in which messages wait for their time may be among `topics`. Raises FormatError,
+    InvalidTopicNameError."""
     for topic in topics:
-        framer.topic_frame(topic)
+        if not (waiting and topic == PLACE_OF_TIMERS[0]):
+            framer.topic_frame(topic)
     return FramedColumns(
         encode_columns(
             bodies=bodies,

@@ -177,7 +177,7 @@ class RequestPipeline(Generic[FutureT]):
         return self._row_framer.empty_size(topic)
 
     def frame(self, *, bodies: "ByteColumn", **columns: Any) -> "RecordBatch":
-        """The records of a request from rows that know their queues; `columns` as encode_columns
+        """The records of a request from rows that know their queues; `columns` as framed_columns
         takes them. For one thread, once open.
 
         Raises MessageTooLargeError and PropertiesTooLargeError with the row as `record_index`,

@@ -44,8 +44,10 @@ class LogBuilder:
         born_host: str = BORN_HOST,
         property_crc: bool = False,
         step_ms: int = 7,
+        named: int = 0,
     ) -> Record:
-        """Append a record; its file is rolled by RocketMQ's rule."""
+        """Append a record; its file is rolled by RocketMQ's rule. `named` is what its header has in
+        prepared_transaction_offset."""
         number = self._next.get((topic, queue_id), 0) if queue_offset is None else queue_offset
         if properties is None:
             properties = {"UNIQ_KEY": f"{self.end:032X}", "KEYS": f"k{self.end}", "TAGS": "TagA"}
@@ -57,7 +59,7 @@ class LogBuilder:
                 topic=topic, body=body, properties=text, queue_id=queue_id, sys_flag=sys_flag,
                 born_timestamp=self._time - 3, born_host=born_host, queue_offset=number,
                 physical_offset=self.end, store_timestamp=self._time, store_host=store_host,
-                property_crc=property_crc,
+                property_crc=property_crc, prepared_transaction_offset=named,
             )  # fmt: skip
 
         data = encoded()

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark-cookbook.md"
-TOPICS = ("payments", "payments-broken", "payments-unique", "payments-named", "refunds")
+TOPICS = (
+    "payments", "payments-broken", "payments-unique", "payments-named", "refunds", "reminders",
+    "%DLQ%billing",
+)  # fmt: skip
 
 
 def payment(number: int) -> bytes:
@@ -67,6 +70,8 @@ def test_the_cookbook(
     assert "23 payments in Parquet" in printed
     assert [row.id for row in spark.table("refunded").collect()] == ["p-5"]
     assert "|      23|" in printed
+    assert names["waits"].where("real_topic = 'reminders'").count() == 22
+    assert stored(cluster, "reminders") == []
     assert [body for body in stored(cluster, "payments") if b'"p-99"' in body]
     windows = spark.read.parquet(str(tmp_path / "per-minute"))
     assert windows.columns == ["window", "customer", "payments", "total"]

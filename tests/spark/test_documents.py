@@ -104,7 +104,7 @@ def test_commands(tmp_path: Path) -> None:
     rebuild(InProcess(), store, store, RebuildOptions(True, True, 20, 100, 200))
     lines = [line for block in blocks("docs/pipeline.md", "sh") for line in block.splitlines()]
     jobs = [line for line in lines if "/data/" in line]
-    assert len(jobs) == 6
+    assert len(jobs) == 7
     for line in jobs:
         program, *arguments = shlex.split(line.replace("/data/", f"{tmp_path}/"), comments=True)
         assert program == "tandemlog"

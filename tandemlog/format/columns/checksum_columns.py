@@ -19,14 +19,16 @@ def content_checksum(
     *,
     queues: bool = False,
     before: int = 0,
+    left_out: Sequence[str] = (),
 ) -> int:
     """The same for each framing of the same messages in the same order. `sizes` are the records',
     which hold together; `queues`: the queue of each one counts too, as where the messages decide
-    it; `before` as in request_checksum."""
+    it; `before` as in request_checksum; `left_out`: properties that do not count, as unique ids do
+    not."""
     data = byte_array(records)
     lengths = np.asarray(sizes).astype(np.int64)
     headers = gather_headers(data, lengths.cumsum() - lengths, lengths)
-    properties, property_lengths = _properties(data, headers)
+    properties, property_lengths = _properties(data, headers, (UNIQ_KEY, *left_out))
     columns = [
         headers.flag,
         headers.sys_flag & ~HOST_BITS,
@@ -42,18 +44,22 @@ def content_checksum(
 
 
 def _properties(
-    data: NDArray[np.uint8], headers: HeaderColumns
+    data: NDArray[np.uint8], headers: HeaderColumns, left_out: Sequence[str]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The properties of all records end to end and their lengths, without the unique ids."""
+    """The properties of all records end to end and their lengths, without these values."""
     begins, lengths = headers.properties_start, headers.properties_length
     flat, offsets = compact(data, begins, lengths)
-    ((starts, sizes),) = search_properties(data, begins, lengths, [UNIQ_KEY.encode()])
-    if none_true(sizes):
-        return flat, lengths
-    rows = np.flatnonzero(sizes)
-    first = offsets[rows] + starts[rows] - begins[rows]
     inside = np.zeros(len(flat) + 1, np.int8)
-    inside[first] = 1
-    inside[first + sizes[rows]] -= 1
-    ids = np.cumsum(inside[:-1], dtype=np.int8).view(np.bool_)
-    return flat[~ids], lengths - sizes
+    kept = lengths
+    names = [name.encode() for name in left_out]
+    for starts, sizes in search_properties(data, begins, lengths, names):
+        rows = np.flatnonzero(sizes)
+        first = offsets[rows] + starts[rows] - begins[rows]
+        # no two values overlap, and a name stands between two
+        inside[first] = 1
+        inside[first + sizes[rows]] -= 1
+        kept = kept - sizes
+    if none_true(lengths - kept):
+        return flat, lengths
+    values = np.cumsum(inside[:-1], dtype=np.int8).view(np.bool_)
+    return flat[~values], kept

@@ -33,6 +33,7 @@ from ..constants import (
     TIMER_ROLL_TIMES,
     UNIQ_KEY,
 )
+from ..files.queue_unit import DelayLevels
 from .timing import MOST_DIGITS, PRECISION_MS
 
 NEITHER: Final = 0
@@ -98,6 +99,19 @@ def waiting_columns(
     return WaitingColumns(
         kind, due, counted | scheduled, keys, values[REAL_TOPIC], real_queue, rolled
     )
+
+
+def level_delays(
+    queue_ids: NDArray[np.int32], scheduled: NDArray[np.bool_], levels: DelayLevels
+) -> NDArray[np.int64]:
+    """i8[n]: for how long (ms) records of these queues of the schedule topic wait; 0 for those that
+    are not `scheduled`."""
+    delays = np.zeros(len(queue_ids), np.int64)
+    if scheduled.any():
+        queues, which = np.unique(queue_ids[scheduled], return_inverse=True)
+        of_queues = [levels.delay_ms(queue + 1) for queue in queues.tolist()]
+        delays[scheduled] = np.array(of_queues, np.int64)[which]
+    return delays
 
 
 def _timer_due(

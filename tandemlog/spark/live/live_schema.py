@@ -6,16 +6,18 @@ from typing import Final
 from pyspark.sql.types import (
     BinaryType,
     DataType,
+    DayTimeIntervalType,
     IntegerType,
     LongType,
     MapType,
     ShortType,
     StringType,
     StructType,
+    TimestampType,
 )
 
 from tandemlog.logs.job_errors import OptionError
-from tandemlog.logs.view_columns import MESSAGES, Columns
+from tandemlog.logs.view_columns import MESSAGES, SERVICE, Columns
 
 from ..cluster.cluster_errors import SinkSchemaError
 from ..cluster.kafka_names import kafka_column
@@ -24,6 +26,14 @@ from ..spark_schema import spark_schema
 _OF_FILES: Final = ("size", "version", "prepared_transaction_offset", "body_crc")
 
 LIVE: Final[Columns] = {name: kind for name, kind in MESSAGES.items() if name not in _OF_FILES}
+
+_UNDER_WAY: Final = ("real_topic", "real_queue_id")
+"""Of records that no client reads."""
+
+NAMED: Final[Columns] = LIVE | {
+    name: kind for name, kind in SERVICE.items() if name not in _UNDER_WAY
+}
+"""LIVE, and the columns that a reader has to name."""
 
 _TEXT: Final = (StringType,)
 _NUMBER: Final = (ShortType, IntegerType, LongType)
@@ -36,10 +46,12 @@ SINK: Final[dict[str, tuple[tuple[type[DataType], ...], str]]] = {
     "queue_id": (_NUMBER, "int"),
     "sharding_key": (_TEXT, "string"),
     "properties": ((MapType,), "map<string,string>"),
+    "deliver_at": ((TimestampType,), "timestamp"),
+    "delay": ((DayTimeIntervalType, *_NUMBER), "interval or ms (bigint)"),
 }
 """What the sink writes: column, its types, and their name in errors."""
 
-_THE_STORES: Final = frozenset(MESSAGES) - frozenset(SINK)
+_THE_STORES: Final = (frozenset(MESSAGES) | frozenset(SERVICE)) - frozenset(SINK)
 """Columns that the store sets for every message: rows that are copied may have them."""
 
 
@@ -47,13 +59,13 @@ def live_columns(names: tuple[str, ...] | None) -> Columns:
     """The columns of the option, or all. Raises OptionError for an unknown one."""
     if names is None:
         return LIVE
-    unknown = [name for name in names if name not in LIVE]
+    unknown = [name for name in names if name not in NAMED]
     if unknown:
         raise OptionError(
-            f"option columns: there is no column {unknown[0]!r}, only {', '.join(LIVE)}"
+            f"option columns: there is no column {unknown[0]!r}, only {', '.join(NAMED)}"
             + kafka_column(unknown[0])
         )
-    return {name: LIVE[name] for name in names}
+    return {name: NAMED[name] for name in names}
 
 
 def columns_of(schema: StructType) -> Columns:

@@ -18,9 +18,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from tandemlog.format.files.queue_unit import DEFAULT_DELAY_LEVELS
 from tandemlog.logs.job_errors import OnCorruption, OptionError
 from tandemlog.logs.reading.log_source import open_log
 from tandemlog.logs.reading.log_spans import Span, spans_for_tasks
+from tandemlog.logs.tasks.store_settings import stored_delay_levels
 from tandemlog.logs.view_columns import chosen_columns
 
 from ..spark_schema import columns_of, spark_schema
@@ -95,6 +97,9 @@ class SegmentReader(DataSourceReader):
         self._log = open_log(
             options.path, options.endpoint, options.fetch_timeout_ms, dict(options.connecting)
         )
+        self._delay_levels = DEFAULT_DELAY_LEVELS
+        if "deliver_at" in self._columns:
+            self._delay_levels = stored_delay_levels(self._log)
 
     def partitions(self) -> list[SpanPartition]:
         """One for about targetBytes of the log; none for an empty one."""
@@ -128,6 +133,7 @@ class SegmentReader(DataSourceReader):
             verify_crc=options.verify_crc,
             index_tags=options.index_tags,
             block_bytes=options.block_bytes,
+            delay_levels=self._delay_levels,
         )
         with closing(self._log.connect()) as log:
             for span in partition.spans:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from tandemlog.arrow.plain_arrays import batch_of, numbers
 from tandemlog.arrow.text_columns import sliced
 from tandemlog.format.fast_crc import crc32
+from tandemlog.format.files.queue_unit import DEFAULT_DELAY_LEVELS, DelayLevels
 from tandemlog.logs.audit.audit_span import audit_span
 from tandemlog.logs.job_errors import CorruptLogError, OnCorruption
 from tandemlog.logs.reading.damaged_record import lenient_record, record_text
@@ -37,7 +38,7 @@ _BLOCK_ROWS = 4096
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """How to read a span; the fields are those of SegmentOptions."""
+    """How to read a span; the fields are those of SegmentOptions, and the store's delay levels."""
 
     view: View
     columns: Columns
@@ -45,6 +46,7 @@ class ReadTask:
     verify_crc: bool
     index_tags: bool
     block_bytes: int
+    delay_levels: str = DEFAULT_DELAY_LEVELS
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +91,10 @@ def _messages(reading: _Reading) -> Iterator[pa.RecordBatch]:
     task = reading.task
     report = task.on_corruption is OnCorruption.REPORT
     columns = {name: kind for name, kind in task.columns.items() if name != FAULT}
+    levels = DelayLevels(task.delay_levels)
     for part in reading.scan(BATCH_WINDOW_BYTES, BATCH_RECORDS):
         if isinstance(part, Piece):
-            batch = view_batch(part.data, part.headers, columns)
+            batch = view_batch(part.data, part.headers, columns, levels)
             if FAULT in task.columns:
                 faults = pa.nulls(part.count, pa.string())
                 batch = pa.RecordBatch.from_arrays(

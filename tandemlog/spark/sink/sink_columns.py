@@ -9,8 +9,12 @@ A row goes to its queue_id, or to the queue of its sharding key's hash, or to th
 it is for this chunk. Properties that the client or the store reserve are left out, so that a copy
 may pass on the column `properties` of the source: tags and keys have their own columns. A null
 value is left out; an empty one is an error, since a record cannot hold it.
+
+A row that is to come later goes to the topic in which messages wait, with its own topic and queue
+among its properties (sink_delays.py).
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -25,10 +29,12 @@ from tandemlog.format.arrays.byte_column import ByteColumn
 from tandemlog.format.arrays.java_hash_columns import java_hashes
 from tandemlog.format.arrays.ragged import offsets_of
 from tandemlog.format.constants import NAME_END, PROPERTY_END, SHARDING_KEY
+from tandemlog.format.delay.framing import PLACE_OF_TIMERS
 from tandemlog.produce.columns_input import byte_column
 from tandemlog.produce.framing import RESERVED_PREFIX, RESERVED_PROPERTIES
 
 from ..cluster.cluster_errors import RowError
+from .sink_delays import later_rows, waiting_properties
 
 _NAME_END: Final = bytes((NAME_END,))
 _PROPERTY_END: Final = bytes((PROPERTY_END,))
@@ -41,7 +47,8 @@ QueuesOf = Callable[[str], int]
 class Rows:
     """n rows, ready for framing. `entries` u2[n] are each row's place in the table of queues,
     `queue_topics` and `queue_ids`; `properties` are encoded. `wanted` i8[n] are the queues that
-    rows name in queue_id, -1 for a row without; None if no row has one."""
+    rows name in queue_id, -1 for a row without; None if no row has one. `waiting`: some rows come
+    later."""
 
     bodies: ByteColumn
     tags: ByteColumn | None
@@ -52,9 +59,20 @@ class Rows:
     queue_ids: NDArray[np.uint32]
     entries: NDArray[np.uint16]
     wanted: NDArray[np.int64] | None = None
+    waiting: bool = False
 
 
-def rows_of(chunk: pa.RecordBatch, topic: str | None, queues_of: QueuesOf, turn: int) -> Rows:
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def rows_of(
+    chunk: pa.RecordBatch,
+    topic: str | None,
+    queues_of: QueuesOf,
+    turn: int,
+    now_ms: Callable[[], int] = wall_clock_ms,
+) -> Rows:
     """The rows of a chunk; `topic` is the option, `turn` chooses the queue of rows that do not name
     one. Raises RowError for a row that cannot become a message."""
     bodies = byte_column(chunk.column("body"), "body")
@@ -67,17 +85,25 @@ def rows_of(chunk: pa.RecordBatch, topic: str | None, queues_of: QueuesOf, turn:
     queues = _queues(counts[topic_of], sharding, turn)
     if wanted is not None:
         queues = np.where(wanted >= 0, wanted, queues)
+    later = later_rows(_column(chunk, "deliver_at"), _column(chunk, "delay"))
+    more = None
+    if later is not None:
+        more = waiting_properties(later, topics, topic_of, queues, now_ms())
+        waiting_topic, waiting_queue = PLACE_OF_TIMERS
+        topics, topic_of = (*topics, waiting_topic), np.where(later.waits, len(topics), topic_of)
+        queues = np.where(later.waits, waiting_queue, queues)
     pairs, entries = np.unique(topic_of << 32 | queues, return_inverse=True)
     return Rows(
         bodies=bodies,
         tags=_byte_column(chunk, "tags"),
         keys=_byte_column(chunk, "keys"),
-        properties=_properties(_column(chunk, "properties"), sharding),
+        properties=_properties(_column(chunk, "properties"), sharding, more),
         topics=topics,
         queue_topics=(pairs >> 32).astype(np.uint32),
         queue_ids=(pairs & 0xFFFFFFFF).astype(np.uint32),
         entries=entries.astype(np.uint16),
         wanted=wanted,
+        waiting=later is not None,
     )
 
 
@@ -140,8 +166,9 @@ def _wanted(
     return np.where(valid, wanted, -1)
 
 
-def _properties(properties: Any, sharding: Any) -> ByteColumn | None:
-    """Each row's own properties, encoded: those of the map, then the sharding key."""
+def _properties(properties: Any, sharding: Any, more: Any) -> ByteColumn | None:
+    """Each row's own properties, encoded: those of the map, then the sharding key, then `more`,
+    which are encoded."""
     parts = []
     if properties is not None:
         parts.append(_encoded_map(properties))
@@ -151,6 +178,8 @@ def _properties(properties: Any, sharding: Any) -> ByteColumn | None:
         # an empty sharding key is like no key
         there = pc.fill_null(pc.greater(pc.binary_length(keys), 0), False)
         parts.append(pc.fill_null(_encoded(name, pc.if_else(there, keys, None)), b""))
+    if more is not None:
+        parts.append(more)
     if not parts:
         return None
     whole = parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, b"")

@@ -15,6 +15,8 @@ import time
 from typing import Final
 
 from tandemlog.errors import (
+    BadRecordError,
+    InvalidTopicNameError,
     MessageTooLargeError,
     OutcomeUnknownError,
     PropertiesTooLargeError,
@@ -33,10 +35,15 @@ from ..cluster.live_options import WriteOptions
 from ..cluster.process_connections import connection_of, run
 from .repeated_writes import MISMATCH, stored_chunks
 from .sink_columns import Rows
+from .sink_delays import NOT_COMPARED
 from .writer_name import WriterName
 
 _ANSWER_SECONDS: Final = 15.0
 _CHECK_SECONDS: Final = 0.5
+_OLD_NODE: Final = (
+    "a master older than 0.2 knows no messages that come later: upgrade its node, or write without "
+    "the columns deliver_at and delay"
+)
 
 
 class Outcomes:
@@ -86,10 +93,12 @@ class Outcomes:
 
 def _checksum(rows: Rows, batch: RecordBatch, before: int) -> int:
     """Of all rows from the first chunk to this one, without what may change between attempts: times
-    and ids, and the queues of rows that do not name one, which depend on the topic's."""
+    and ids, and the queues of rows that do not name one, which depend on the topic's. Of a message
+    that comes later these are among its properties."""
     if rows.wanted is not None:
         before = request_checksum((rows.wanted.astype("<i8").tobytes(),), before)
-    return content_checksum(batch.records, batch.sizes, before=before)
+    left_out = NOT_COMPARED if rows.waiting else ()
+    return content_checksum(batch.records, batch.sizes, before=before, left_out=left_out)
 
 
 class SinkSender:
@@ -101,6 +110,7 @@ class SinkSender:
         self.chunk = 0
         self._checksum = 0
         self._stored = 0
+        self._waiting = False
         self._options = options
         self._name = name
         self._requests = run(
@@ -133,6 +143,7 @@ class SinkSender:
     def send(self, rows: Rows) -> None:
         """Send the next chunk; waits while too many requests have no answer."""
         batch = self._framed(rows)
+        self._waiting |= rows.waiting
         size = len(batch.records)
         limit = self._requests.max_request_bytes
         if size > limit:
@@ -190,6 +201,8 @@ class SinkSender:
     def _failed(self, error: TandemlogError) -> SinkError:
         if isinstance(error, SequenceConflictError):
             return RepeatMismatchError(f"{self._where()}: {error}; {MISMATCH}")
+        if self._waiting and isinstance(error, InvalidTopicNameError | BadRecordError):
+            return SinkError(f"{self._where()}: {error}; {_OLD_NODE}")
         return SinkError(f"{self._where()}: {error}")
 
     def _where(self) -> str:
@@ -206,6 +219,7 @@ class SinkSender:
                 keys=rows.keys,
                 tags=rows.tags,
                 own_properties=rows.properties,
+                waiting=rows.waiting,
             )
         except (MessageTooLargeError, PropertiesTooLargeError) as error:
             raise RowError(error.record_index, str(error)) from error

@@ -42,7 +42,7 @@ from ..cluster.live_options import ClusterOptions, Guarantee, WriteOptions
 from ..newer_spark import DataSourceStreamArrowWriter
 from .repeated_writes import check_chunks, check_newest
 from .sink_chunks import chunks
-from .sink_columns import rows_of
+from .sink_columns import rows_of, wall_clock_ms
 from .sink_sender import SinkSender
 from .writer_name import (
     WriterName,
@@ -94,7 +94,10 @@ def check_topic(options: WriteOptions) -> None:
 
 
 def write_partition(
-    options: WriteOptions, name: WriterName, batches: Iterator[pa.RecordBatch]
+    options: WriteOptions,
+    name: WriterName,
+    batches: Iterator[pa.RecordBatch],
+    now_ms: Callable[[], int] = wall_clock_ms,
 ) -> Written:
     """Send the rows of one task; returns once all are acknowledged."""
     sender: SinkSender | None = None
@@ -108,7 +111,8 @@ def write_partition(
                     check_newest(options.cluster, name)
                 sender = SinkSender(options, name)
             try:
-                sender.send(rows_of(chunk, options.topic, sender.queues_of, sender.turn))
+                rows = rows_of(chunk, options.topic, sender.queues_of, sender.turn, now_ms)
+                sender.send(rows)
             except RowError as error:
                 raise SinkError(
                     f"partition {name.partition}, row {rows_before + error.row}: {error.reason}"

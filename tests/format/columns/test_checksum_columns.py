@@ -1,6 +1,7 @@
 """What tells a request from another one under the same number."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ FAR = {"born_address": "fe80::1", "now_ms": lambda: 5}
 
 
 def content(
-    messages: list[Message], where: dict[str, object], queue_id: int = 0, **how: bool
+    messages: list[Message], where: dict[str, object], queue_id: int = 0, **how: Any
 ) -> int:
     framer = Framer(**where)  # type: ignore[arg-type]
     records = [framer.frame(message, queue_id) for message in messages]
@@ -46,6 +47,18 @@ def test_content_does_not_depend_on_who_frames_it_and_when(where: dict[str, obje
     named = content(MESSAGES, SOMEWHERE, queues=True)
     assert content(MESSAGES, where, queues=True) == named
     assert content(MESSAGES, where, queue_id=3, queues=True) != named
+
+
+def test_properties_that_are_left_out_may_change() -> None:
+    first, *rest = MESSAGES
+    longer = [replace(first, properties={"p": "another", "q": "1"}), *rest]
+    plain = [replace(first, properties={"p": "1", "q": "2"}), *rest]
+    assert content(longer, FAR, left_out=("p", "q")) == content(
+        plain, SOMEWHERE, left_out=("q", "p")
+    )
+    assert content(longer, FAR, left_out=("p",)) != content(plain, FAR, left_out=("p",))
+    # the name is content, as it is there or not
+    assert content(MESSAGES, FAR, left_out=("p", "q")) != without
 
 
 def test_every_part_of_a_message_is_content() -> None:

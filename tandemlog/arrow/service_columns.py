@@ -164,8 +164,9 @@ class ServiceColumns:
 
     def attempts(self) -> pa.Array:
         told = parse_numbers(self._data, *self._letters[ATTEMPTS])
-        attempts = np.maximum(told, self._headers.reconsume_times.astype(np.int64) + 1)
-        return numbers(attempts.astype(np.int32), pa.int32(), self._dead)
+        attempts = np.maximum(told, self._headers.reconsume_times)
+        there = self._dead & (attempts > 0) & (attempts <= np.iinfo(np.int32).max)
+        return numbers(np.where(there, attempts, 0).astype(np.int32), pa.int32(), there)
 
     def origin_topic(self) -> pa.Array:
         """That of the message; a broker's copy may name the retry topic by which it came."""

@@ -45,6 +45,7 @@ class LogBuilder:
         property_crc: bool = False,
         step_ms: int = 7,
         named: int = 0,
+        reconsume_times: int = 0,
     ) -> Record:
         """Append a record; its file is rolled by RocketMQ's rule. `named` is what its header has in
         prepared_transaction_offset."""
@@ -60,6 +61,7 @@ class LogBuilder:
                 born_timestamp=self._time - 3, born_host=born_host, queue_offset=number,
                 physical_offset=self.end, store_timestamp=self._time, store_host=store_host,
                 property_crc=property_crc, prepared_transaction_offset=named,
+                reconsume_times=reconsume_times,
             )  # fmt: skip
 
         data = encoded()

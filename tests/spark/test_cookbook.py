@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark-cookbook.md"
 TOPICS = (
     "payments", "payments-broken", "payments-unique", "payments-named", "refunds", "reminders",
-    "%DLQ%billing",
 )  # fmt: skip
 
 
@@ -35,7 +35,8 @@ def stored(cluster: Running, topic: str) -> list[bytes]:
 
 @pytest.fixture
 def filled(cluster: Running) -> None:
-    """Twenty payments, of which two are there twice, and one message that is no JSON."""
+    """Twenty payments, of which two are there twice, and one message that is no JSON; two refunds,
+    of which one is a dead letter."""
     with Admin(cluster.endpoints) as admin:
         for topic in TOPICS:
             admin.create_topic(topic, 2)
@@ -43,6 +44,15 @@ def filled(cluster: Running) -> None:
         bodies = [payment(number) for number in (*range(20), 3, 4)]
         producer.send_many("payments", [*bodies, b"no json"], keys=["k"] * 23)
         producer.send_many("refunds", [b""] * 2, keys=["p-5", "p-404"])
+    with (
+        Consumer(cluster.endpoints) as consumer,
+        consumer.work("refunds", group="billing") as work,
+    ):
+        for delivery in islice(work.deliveries(timeout_ms=60_000), 2):
+            if delivery.message.keys == ["p-404"]:
+                delivery.reject("there is no such payment")
+            else:
+                delivery.ack(sync=True)
 
 
 @pytest.mark.spark
@@ -72,6 +82,9 @@ def test_the_cookbook(
     assert "|      23|" in printed
     assert names["waits"].where("real_topic = 'reminders'").count() == 22
     assert stored(cluster, "reminders") == []
+    [letter] = names["letters"].collect()
+    assert (letter.origin_topic, letter.attempts) == ("refunds", 1)
+    assert letter.last_error == "there is no such payment"
     assert [body for body in stored(cluster, "payments") if b'"p-99"' in body]
     windows = spark.read.parquet(str(tmp_path / "per-minute"))
     assert windows.columns == ["window", "customer", "payments", "total"]

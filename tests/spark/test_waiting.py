@@ -12,12 +12,15 @@ from typer.testing import CliRunner
 
 from fakes.log_builder import LogBuilder, flip
 from fakes.stores import CONFIG, DIRECTORY, Bench
+from fakes.transaction_world import TransactionWorld
 from fakes.waiting import put_waiting, ready_desk, waiting_put
 from tandemlog.format.constants import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from tandemlog.format.delay.clock_step import clock_step_record
 from tandemlog.format.delay.framing import after, at, by_level
 from tandemlog.format.delay.handle import handle_of
 from tandemlog.format.record.record import decode_record
+from tandemlog.format.transaction.decision import Commit, TakenOver, said_record
+from tandemlog.format.transaction.half import half_properties
 from tandemlog.logs.executors import InProcess
 from tandemlog.logs.job_errors import CorruptLogError, OnCorruption, OptionError
 from tandemlog.logs.jobs.waiting import waiting
@@ -102,6 +105,71 @@ def test_it_says_what_a_nodes_fold_says(tmp_path: Path, seed: int) -> None:
         assert {row["real_topic"] for row in made} == {"T"}
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_it_says_what_the_fold_of_transactions_says(tmp_path: Path, seed: int) -> None:
+    world = TransactionWorld(seed)
+    for _ in range(160):
+        world.step()
+    bench = world.bench
+    end = bench.store.log.wrote.value
+    bench.store.flush()
+    bench.store.confirmed.advance(end)
+    bench.store.reput.run_to()
+    fold = world.desk._fold
+    expected = {
+        (each.log_offset, each.half.transaction_id, each.half.group)
+        for each in fold.halves.values()
+        if each.undecided and each.half.transaction_id not in fold.outcomes
+    }
+    bench.store.close()
+    store = saved(bench, tmp_path / "store")
+    for target_bytes in (700, 1 << 20):
+        made = listed(store, tmp_path / f"{target_bytes}", target_bytes)
+        assert {
+            (row["physical_offset"], row["transaction_id"], row["producer_group"]) for row in made
+        } == expected
+
+
+@pytest.mark.parametrize("target_bytes", [300, 1 << 20])
+def test_an_outcome_is_that_of_the_whole_transaction(
+    log: LogBuilder, tmp_path: Path, target_bytes: int
+) -> None:
+    def half(key: str, transaction_id: str) -> int:
+        more = half_properties("orders", 1, group="g", key=key, transaction_id=transaction_id)
+        return log.put(HALF_TOPIC, 0, b"x", keyed(key, more)).physical_offset
+
+    def decided(said: Commit) -> None:
+        record = decode_record(said_record(said, now_ms=1, host="[::1]:1"))
+        log.put(record.topic, 0, record.body, record.properties_raw)
+
+    first, second = half("a", "committed"), half("b", "committed")
+    half("c", "rolled back")  # 2: half queue offset 2
+    half("d", "rolled back")
+    half("e", "open")  # 4
+    decided(Commit("committed", (first, second)))
+    log.put(OP_HALF_TOPIC, 0, b"2,", {"TAGS": "d"})
+    half("f", "committed")  # too late
+    half("g", "open")  # 8
+    # of a broker's client, without an id of the transaction: this names the half alone
+    broker = keyed("h", {"TRAN_MSG": "true", "REAL_TOPIC": "orders", "REAL_QID": "1"})
+    named = log.put(HALF_TOPIC, 0, b"x", broker).physical_offset
+    decided(Commit("another", (named,)))
+    half("i", "of halves that are deleted")
+    decided(Commit("of halves that are deleted", ()))
+    assert offsets(log, tmp_path / "out", target_bytes) == [4, 8]
+
+
+def test_halves_that_had_ended_on_a_broker(log: LogBuilder, tmp_path: Path) -> None:
+    said = decode_record(said_record(TakenOver(1), now_ms=1, host="[::1]:1"))
+    where = {"TRAN_MSG": "true", "REAL_TOPIC": "orders", "REAL_QID": "1", "PGROUP": "billing"}
+    for key in ("ended", "open"):
+        log.put(HALF_TOPIC, 0, b"x", keyed(key, where))
+    log.put(TIMER_TOPIC, 0, b"no half", TIMERS)
+    log.put(said.topic, 0, said.body, said.properties_raw)
+    log.put(HALF_TOPIC, 0, b"x", keyed("later", where), queue_offset=0)
+    assert offsets(log, tmp_path / "out") == [1, 2, 4]
+
+
 @pytest.fixture
 def log(tmp_path: Path) -> LogBuilder:
     return LogBuilder(tmp_path / "store", 1 << 14)
@@ -166,6 +234,7 @@ def test_transactions_without_an_outcome(
         "store_timestamp": rows[0]["store_timestamp"],
         "uniq_key": "open",
         "producer_group": "billing",
+        "transaction_id": "open",
     }
 
 

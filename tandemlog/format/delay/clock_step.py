@@ -15,7 +15,7 @@ from ..constants import SERVICE_TOPIC, TAGS
 from ..errors import FormatError
 from ..record.record import decode_record, encode_record
 
-_TAG: Final = "delays"
+TAG: Final = "delays"
 _STEP: Final = "clock_step_ms"
 _MOST_MS: Final = 1 << 53
 
@@ -25,7 +25,7 @@ def clock_step_record(step_ms: int, *, now_ms: int, host: str) -> bytes:
     return encode_record(
         topic=SERVICE_TOPIC,
         body=json.dumps({_STEP: step_ms}).encode(),
-        properties={TAGS: _TAG},
+        properties={TAGS: TAG},
         born_timestamp=now_ms,
         born_host=host,
         store_host=host,
@@ -36,7 +36,7 @@ def step_of(record: bytes) -> int:
     """By how many ms the clock was set, as a record of SERVICE_TOPIC says; 0 for any other."""
     try:
         decoded = decode_record(record, check_crc=False)
-        if decoded.tags != _TAG:
+        if decoded.tags != TAG:
             return 0
         step = json.loads(decoded.body)[_STEP]
     except (FormatError, ValueError, KeyError, TypeError):

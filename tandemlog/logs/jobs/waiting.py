@@ -31,10 +31,10 @@ from ..tasks.waiting_tasks import (
     ROW,
     WaitingPart,
     WaitingTask,
-    ended,
-    last_endings,
+    joined,
     scan_waiting,
     with_steps,
+    without_taken_over,
 )
 from .job_result import JobProgress, JobResult, no_progress, within
 from .missing_files import with_missing_files
@@ -95,8 +95,8 @@ def _joined(parts: Sequence[WaitingPart]) -> NDArray[np.void]:
     if not parts:
         return np.empty(0, ROW)
     rows = np.concatenate([part.rows for part in parts])
-    endings = last_endings(np.concatenate([part.endings for part in parts]))
-    rows = rows[~ended(rows, endings)]
+    rows, _ = joined(rows, np.concatenate([part.endings for part in parts]))
+    rows = without_taken_over(rows, [each for part in parts for each in part.taken_over])
     rows = rows[np.argsort(rows["log_offset"], kind="stable")]
     return with_steps(rows, [step for part in parts for step in part.steps])
 
@@ -147,5 +147,6 @@ def _table(rows: NDArray[np.void]) -> pa.Table:
         "store_timestamp": timestamps(rows["store_timestamp"], _TIME),
         "uniq_key": pa.array(rows["uniq_key"], pa.string()),
         "producer_group": pa.array([each or None for each in rows["group"]], pa.string()),
+        "transaction_id": pa.array([each or None for each in rows["transaction_id"]], pa.string()),
     }
     return pa.table(columns)

@@ -8,10 +8,12 @@
     ending   at a log offset: the record there ends the rows before it that have the same value
 
     kind of ending   value               written by
-    NAMED            log offset          tandemlog, and a broker that commits: the header names it
+    NAMED            log offset          tandemlog, and a broker that commits: the header names it;
+                                         the decision of a transaction
     KEY              topic and UNIQ_KEY  a broker: the message has come, is called back, waits on
     HALF_KEY         topic and UNIQ_KEY  a broker: the half is stored once more, committed, given up
     HALF_NUMBER      queue offset        an OP record
+    TRANSACTION_ID   its id              any outcome of it, for all its halves, wherever they stand
 
 These are the rules by which a node's folds follow its log. Here they are a join: a row ends if the
 last ending with its value stands behind it, whichever task has found that one. Rows and endings
@@ -36,13 +38,18 @@ from tandemlog.format.constants import (
     DELAY_TOPICS,
     HALF_TOPIC,
     OP_HALF_TOPIC,
+    PRODUCER_GROUP,
     REAL_QUEUE_ID,
     REAL_TOPIC,
     SCHEDULE_TOPIC,
     SERVICE_TOPIC,
     TAGS,
+    TRANSACTION,
+    TRANSACTION_CHECK_TIMES,
+    UNDECIDED_TOPIC,
     UNIQ_KEY,
 )
+from tandemlog.format.delay.clock_step import TAG as DELAY_TAG
 from tandemlog.format.delay.clock_step import step_of
 from tandemlog.format.delay.ending import keys_of_broker, may_have_come, named_offsets
 from tandemlog.format.delay.waiting_columns import (
@@ -50,27 +57,30 @@ from tandemlog.format.delay.waiting_columns import (
     WAITS,
     WaitingColumns,
     hash_keys,
+    hash_of_key,
     level_delays,
     parse_numbers,
     waiting_columns,
 )
 from tandemlog.format.files.queue_unit import DelayLevels
+from tandemlog.format.record.record import Record, decode_record
 from tandemlog.format.record.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
+from tandemlog.format.transaction.decision import TAG as TRANSACTION_TAG
+from tandemlog.format.transaction.decision import Commit, TakenOver, said_by
+from tandemlog.format.transaction.half import ended_halves
 
 from ..audit.audit_span import Finding, damage_finding
 from ..reading.log_source import LogSource
 from ..reading.log_spans import Span
 from ..reading.span_scan import DamagedPiece, Piece, SpanScan
 
-UNDECIDED_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
-PRODUCER_GROUP: Final = "PGROUP"
-CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
-_OP_TAG: Final = "d"
-
 DELAY, HALF = range(2)
 """Kinds of rows."""
-NAMED, KEY, HALF_KEY, HALF_NUMBER = range(4)
+NAMED, KEY, HALF_KEY, HALF_NUMBER, TRANSACTION_ID = range(5)
 """Kinds of endings."""
+_OUTCOMES: Final = (NAMED, HALF_NUMBER, TRANSACTION_ID)
+"""By these a transaction has an outcome; a half that is stored once more has none."""
+_ANYWHERE: Final = (1 << 63) - 1
 
 ROW: Final = np.dtype(
     [
@@ -86,14 +96,17 @@ ROW: Final = np.dtype(
         ("real_queue_id", "<i8"),
         ("uniq_key", "O"),
         ("group", "O"),
+        ("transaction_id", "O"),
+        ("transaction_key", "<i8"),
     ]
 )
 """A record under way; times in ms. `due_ms` and `counted` (from its store time) are of a message
-that comes later, `group` (of producers) of a half; `key` is the hash of real topic and UNIQ_KEY."""
+that comes later, `group` (of producers) and `transaction_id` of a half. `key` is the hash of real
+topic and UNIQ_KEY, `transaction_key` that of the transaction's id, 0 for one of RocketMQ."""
 ENDING: Final = np.dtype([("kind", "u1"), ("value", "<i8"), ("log_offset", "<i8")])
 
 _Rows = NDArray[np.int64]
-_NAMES: Final = (REAL_TOPIC, REAL_QUEUE_ID, UNIQ_KEY, PRODUCER_GROUP, CHECK_TIMES)
+_NAMES: Final = (REAL_TOPIC, REAL_QUEUE_ID, UNIQ_KEY, PRODUCER_GROUP, TRANSACTION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +121,13 @@ class WaitingTask:
 @dataclass(slots=True)
 class WaitingPart:
     """What a task has found: ROW[n] that still wait as far as it can see, ENDING[m] for others,
-    where and by how many ms the clock was set, how many records began to wait, the newest store
-    time (ms)."""
+    where and by how many ms the clock was set, where it was said below which queue offset halves
+    have ended on a broker, how many records began to wait, the newest store time (ms)."""
 
     rows: NDArray[np.void]
     endings: NDArray[np.void]
     steps: list[tuple[int, int]] = field(default_factory=list)
+    taken_over: list[tuple[int, int]] = field(default_factory=list)
     began: int = 0
     newest_ms: int = 0
     findings: list[Finding] = field(default_factory=list)
@@ -138,11 +152,26 @@ def _take(found: WaitingPart, window: "_Window", spans: Sequence[Span]) -> None:
     rows = np.concatenate((window.delays(), window.halves()))
     found.began += len(rows)
     found.newest_ms = max(found.newest_ms, int(window.headers.store_timestamp.max()))
-    found.steps += window.steps()
-    found.rows = np.concatenate((found.rows, rows))
-    found.endings = last_endings(np.concatenate((found.endings, *window.endings())))
-    found.rows = found.rows[~ended(found.rows, found.endings)]
+    endings = window.endings()
+    endings.append(window.said(found.steps, found.taken_over))
+    found.rows, found.endings = joined(
+        np.concatenate((found.rows, rows)), np.concatenate((found.endings, *endings))
+    )
     found.endings = _of_others(found.endings, spans)
+
+
+def joined(
+    rows: NDArray[np.void], endings: NDArray[np.void]
+) -> tuple[NDArray[np.void], NDArray[np.void]]:
+    """The rows that no ending ends, and the last endings, with those of whole transactions that
+    follow from the rows."""
+    endings = _last(endings)
+    decided = rows["transaction_key"][_ended(rows, endings, _OUTCOMES)]
+    more = np.zeros(np.count_nonzero(decided), ENDING)
+    more["kind"], more["value"] = TRANSACTION_ID, decided[decided != 0]
+    more["log_offset"] = _ANYWHERE
+    endings = _last(np.concatenate((endings, more)))
+    return _chosen(rows, ~_ended(rows, endings, range(TRANSACTION_ID + 1))), endings
 
 
 def _of_others(endings: NDArray[np.void], spans: Sequence[Span]) -> NDArray[np.void]:
@@ -159,7 +188,7 @@ def _chosen(rows: NDArray[np.void], which: NDArray[np.bool_]) -> NDArray[np.void
     return chosen
 
 
-def last_endings(endings: NDArray[np.void]) -> NDArray[np.void]:
+def _last(endings: NDArray[np.void]) -> NDArray[np.void]:
     """The last one of each kind and value, by kind and value."""
     ordered = endings[np.lexsort((endings["log_offset"], endings["value"], endings["kind"]))]
     last = np.ones(len(ordered), np.bool_)
@@ -168,24 +197,26 @@ def last_endings(endings: NDArray[np.void]) -> NDArray[np.void]:
     return _chosen(ordered, last)
 
 
-def ended(rows: NDArray[np.void], endings: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Which of the rows are ended by these, which are `last_endings`."""
+def _ended(
+    rows: NDArray[np.void], endings: NDArray[np.void], kinds: Sequence[int]
+) -> NDArray[np.bool_]:
+    """Which of the rows are ended by these kinds of endings, the last ones."""
     done = np.zeros(len(rows), np.bool_)
     for kind, name, of_rows in (
-        (NAMED, "log_offset", None),
-        (KEY, "key", DELAY),
-        (HALF_KEY, "key", HALF),
-        (HALF_NUMBER, "queue_offset", HALF),
+        (NAMED, "log_offset", (DELAY, HALF)),
+        (KEY, "key", (DELAY,)),
+        (HALF_KEY, "key", (HALF,)),
+        (HALF_NUMBER, "queue_offset", (HALF,)),
+        (TRANSACTION_ID, "transaction_key", (HALF,)),
     ):
         mine = endings[endings["kind"] == kind]
-        if not len(mine):
+        if not len(mine) or kind not in kinds:
             continue
         values = rows[name]
         place = np.minimum(np.searchsorted(mine["value"], values), len(mine) - 1)
         hit = (mine["value"][place] == values) & (mine["log_offset"][place] > rows["log_offset"])
-        if of_rows is not None:
-            hit &= rows["kind"] == of_rows
-        if name == "key":
+        hit &= np.isin(rows["kind"], of_rows)
+        if name.endswith("key"):
             hit &= values != 0
         done |= hit
     return done
@@ -260,10 +291,11 @@ class _Window:
         if not len(rows):
             return np.empty(0, ROW)
         made = self._rows(HALF, rows, self._headers_of(rows))
-        return _chosen(made, (made["real_topic"] != "") & (made["real_queue_id"] >= 0))
+        told = (made["real_topic"] != "") & (made["real_queue_id"] >= 0)
+        return _chosen(made, told & (made["transaction_id"] != ""))
 
     def _rows(self, kind: int, rows: _Rows, headers: HeaderColumns) -> NDArray[np.void]:
-        topic, queue, key, group, _ = self._properties(headers, *_NAMES)
+        topic, queue, key, group, transaction = self._properties(headers, *_NAMES)
         made = np.zeros(len(rows), ROW)
         made["kind"] = kind
         made["log_offset"] = headers.physical_offset
@@ -275,6 +307,12 @@ class _Window:
         made["real_queue_id"] = parse_numbers(self._data, *queue)
         made["uniq_key"] = self._texts(key)
         made["group"] = self._texts(group)
+        if kind == HALF:
+            made["transaction_id"] = [
+                own or other
+                for own, other in zip(self._texts(transaction), made["uniq_key"], strict=True)
+            ]
+            made["transaction_key"] = hash_keys(self._data, _no_text(len(rows)), transaction)
         return made
 
     # ---- what ends it
@@ -317,7 +355,7 @@ class _Window:
         """Halves that a broker stored once more, or gave up: those before with the same key."""
         rows = self._in(HALF_TOPIC, UNDECIDED_TOPIC)
         topic, key, times = self._properties(
-            self._headers_of(rows), REAL_TOPIC, UNIQ_KEY, CHECK_TIMES
+            self._headers_of(rows), REAL_TOPIC, UNIQ_KEY, TRANSACTION_CHECK_TIMES
         )
         again = times[1] > 0
         again |= np.isin(rows, self._in(UNDECIDED_TOPIC))
@@ -336,28 +374,64 @@ class _Window:
         return self._ending(HALF_KEY, rows[values != 0], values[values != 0])
 
     def _ops(self) -> NDArray[np.void]:
-        rows = self._in(OP_HALF_TOPIC)
-        headers = self._headers_of(rows)
-        (tags,) = self._properties(headers, TAGS)
-        bodies = self._texts((headers.body_start, headers.body_length.astype(np.int64)))
-        pairs = [
-            (int(row), int(word))
-            for row, tag, body in zip(rows.tolist(), self._texts(tags), bodies, strict=True)
-            if tag == _OP_TAG
-            for word in body.split(",")
-            if word.isascii() and word.isdigit() and len(word) <= 18
-        ]
+        rows = self._in(OP_HALF_TOPIC).tolist()
+        pairs = [(row, number) for row in rows for number in ended_halves(self._record(row))]
         places, values = np.array(pairs, np.int64).reshape(-1, 2).T
         return self._ending(HALF_NUMBER, places, values)
 
-    def steps(self) -> list[tuple[int, int]]:
-        """Log offsets at which the clock was set, and by how many ms."""
-        walk, found = self._piece.walk, []
-        for row in self._in(SERVICE_TOPIC).tolist():
-            start, size = int(walk.positions[row]), int(walk.sizes[row])
-            if step_ms := step_of(self._data[start : start + size].tobytes()):
-                found.append((int(self.headers.physical_offset[row]), step_ms))
-        return found
+    def said(
+        self, steps: list[tuple[int, int]], taken_over: list[tuple[int, int]]
+    ) -> NDArray[np.void]:
+        """What the services of a node said: endings by decisions; what else there is becomes part
+        of the two lists, with its log offset."""
+        rows = self._in(SERVICE_TOPIC)
+        (tags,) = self._properties(self._headers_of(rows), TAGS)
+        found: list[NDArray[np.void]] = [np.empty(0, ENDING)]
+        for row, tag in zip(rows.tolist(), self._texts(tags), strict=True):
+            log_offset = int(self.headers.physical_offset[row])
+            if tag == DELAY_TAG and (step_ms := step_of(self._bytes(row))):
+                steps.append((log_offset, step_ms))
+            elif tag == TRANSACTION_TAG:
+                said = said_by(self._record(row))
+                if isinstance(said, Commit):
+                    found.append(_decided(said, log_offset))
+                elif isinstance(said, TakenOver):
+                    taken_over.append((log_offset, said.ended_below))
+        return np.concatenate(found)
+
+    def _bytes(self, row: int) -> bytes:
+        start = int(self._piece.walk.positions[row])
+        return self._data[start : start + int(self._piece.walk.sizes[row])].tobytes()
+
+    def _record(self, row: int) -> Record:
+        return decode_record(self._bytes(row), check_crc=False)
+
+
+def _decided(said: Commit, log_offset: int) -> NDArray[np.void]:
+    """The endings of a decision."""
+    key = hash_of_key("", said.transaction_id)
+    return np.array(
+        [
+            *((NAMED, half, log_offset) for half in said.halves),
+            (TRANSACTION_ID, key, _ANYWHERE),
+        ],
+        ENDING,
+    )
+
+
+def _no_text(count: int) -> ValueColumn:
+    return np.zeros(count, np.int64), np.zeros(count, np.int64)
+
+
+def without_taken_over(
+    rows: NDArray[np.void], taken_over: Sequence[tuple[int, int]]
+) -> NDArray[np.void]:
+    """The rows without halves that had ended on the broker whose store was taken over."""
+    kept = np.ones(len(rows), np.bool_)
+    for log_offset, ended_below in taken_over:
+        mine = (rows["kind"] == HALF) & (rows["log_offset"] < log_offset)
+        kept &= ~(mine & (rows["queue_offset"] < ended_below))
+    return _chosen(rows, kept)
 
 
 def with_steps(rows: NDArray[np.void], steps: Sequence[tuple[int, int]]) -> NDArray[np.void]:

@@ -96,4 +96,6 @@ def test_tasks_of_celery(modules: dict[str, Any]) -> None:
         for number in range(5):
             tasks.add.delay(number, 1)
         wait_until("the tasks", lambda: len(tasks.results) == 5, 30)
+    tasks.app.close()
+    tasks.app.pool.force_close_all()
     assert sorted(tasks.results) == [1, 2, 3, 4, 5]

@@ -218,6 +218,7 @@ def test_both_take_turns_after_kill(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     with node_on(tmp_path / "a", store, port) as running:
         expected = produce(running.master.endpoint, 1_200, "first")
+        wait_until("the first entries of the index", lambda: any((store / "index").glob("*")))
         running.master.kill()
     assert (store / "abort").exists()
     ends = ends_of_index(store)

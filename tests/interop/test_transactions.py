@@ -94,7 +94,10 @@ def test_what_was_decided_is_not_opened_again_and_the_rest_is_decided_once(tmp_p
 
     with node_on(tmp_path / "c", store, port) as running:
         endpoint = running.master.endpoint
-        wait_until("the node knows what is open", lambda: len(open_ones(endpoint)) == 3)
+        wait_until(
+            lambda: f"the node to know what is open, now {open_ones(endpoint)}",
+            lambda: len(open_ones(endpoint)) == 3,
+        )
         assert len(bodies(endpoint)) == 6
         left = open_ones(endpoint)
         with tandemlog.Admin(endpoint) as admin:

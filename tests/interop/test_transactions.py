@@ -90,6 +90,7 @@ def test_what_was_decided_is_not_opened_again_and_the_rest_is_decided_once(tmp_p
     with served(store, SIZES, tmp_path / "b2", TOPIC, listenPort=port) as (broker, client):
         client.call("transactions", TOPIC, 9)  # in turn committed, rolled back, left open
         wait_until("the broker has committed", lambda: their_bodies(client, TOPIC) == 6)
+        time.sleep(4)  # it writes what was rolled back up to 3 s later (transactionOpBatchInterval)
         broker.kill()
 
     with node_on(tmp_path / "c", store, port) as running:

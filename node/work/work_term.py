@@ -17,6 +17,7 @@ from tandemlog.format.lease.handle import topic_hash
 from tandemlog.format.lease.policy import dead_letter_topic
 from tandemlog.format.words import quoted
 from tandemlog.v1 import common_pb2
+from tandemlog_server.ha.store_port import GROUPS
 from tandemlog_server.storage.leases.lease_engine import LeaseEngine
 from tandemlog_server.storage.leases.lease_values import Counters, LeaseLimits, Now
 from tandemlog_server.storage.leases.queue_leases import NEVER
@@ -176,6 +177,9 @@ class WorkTerm:
                 )
             await asyncio.to_thread(groups.ensure, group, self._store.clock.now_ms())
         if self.engine.groups.policy(group) is None:
+            # the next master takes a group that is not in its table for deleted, with all that it
+            # has done
+            await self.role.confirm_table(GROUPS)
             await self._applied()
             self.engine.open_group(group, groups.policy(group))
 

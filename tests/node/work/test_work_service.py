@@ -336,3 +336,19 @@ async def test_a_deleted_group_begins_again(node: Node) -> None:
     await acknowledged(node, await receive(node))
     node.store.groups.delete(GROUP, 1)
     assert bodies(await receive(node)) == [b"0", b"1"]
+
+
+async def test_nothing_is_delivered_to_a_group_that_the_next_master_would_not_know(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would take the group for deleted, and forget what it has done."""
+    await put(node, 1)
+
+    async def not_replicated(table: str, version: int | None = None) -> None:
+        raise RequestRefusedError(common_pb2.OUTCOME_UNKNOWN, f"{table} is not replicated")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(node.role, "confirm_table", not_replicated)
+        with pytest.raises(RequestRefusedError, match="groups is not replicated"):
+            await receive(node)
+    assert bodies(await receive(node)) == [b"0"]

@@ -178,7 +178,7 @@ class DelayCheck:
         self._holders.appended(holder, segments[0].physical_offset, end, count)
 
     def begin(self) -> None:
-        """This store begins to append: what stands in the log is of no known holder."""
+        """This store begins to append: whose the records before are is not known."""
         self._appended.clear()
         self._holders.clear()
 

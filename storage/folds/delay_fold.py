@@ -61,7 +61,7 @@ class DelayFold(ServiceFold):
         steps = self._steps(batch, first)
         begin = first
         for row, step_ms in steps:
-            # what stands behind the step counts from the clock as it is now
+            # records behind the step count from the clock as it is now
             self._take_rows(batch, begin, row)
             self.rows.shift(step_ms)
             begin = row

@@ -9,7 +9,7 @@
 
 A half is open until the first record that says otherwise; that is the transaction's outcome. After
 a COMMIT it still needs its C, so that its message is there, and its OP, for a broker that may take
-the store over. Both follow from what stands in the log: a master that finds one missing, because
+the store over. Both follow from the log: a master that finds one missing, because
 the last master did not come so far, writes it.
 
 What a broker of RocketMQ writes is read as well. Where it asks for a decision it stores the half

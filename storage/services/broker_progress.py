@@ -3,7 +3,7 @@
     config/delayOffset.json   for each level the first unit of its queue that still waits
     config/timercheck         the same of the queue of timers, and the time up to which they came
 
-A broker delivers what stands from these units on. Levels come in the order of their queue, so
+A broker delivers from these units on. Levels come in the order of their queue, so
 nothing comes again; of timers those come again that came before an older one, since a broker has
 no way to leave one out.
 

@@ -52,7 +52,7 @@ _OUTCOMES: Final = {
 
 
 def sent_message(record: Record) -> Message | None:
-    """The message of a half record, as it was sent; None if the record is none of a half. Raises
+    """The message of a half record, as it was sent; None if it is no half record. Raises
     FormatError for a body that cannot be decompressed."""
     half = half_of(record)
     if half is None:

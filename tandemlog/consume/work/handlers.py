@@ -118,7 +118,7 @@ class HandlerRun:
             await result
 
     def _settle(self, taken: Taken, state: int, delay_ms: int | None, error: str) -> None:
-        """Unless the handler has done it, or the lease has ended, which was told then."""
+        """Unless the handler has done it, or the lease has ended: the log has a line about that."""
         batch, row = taken
         if batch.states[row] == TAKEN:
             self._core.settle(taken, state, delay_ms=delay_ms, error=error)

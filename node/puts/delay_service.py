@@ -84,7 +84,7 @@ class DelayService:
     async def _run(self, role: MasterRole) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            if self._is_held_back(role):
+            if role.puts_wait():
                 await asyncio.sleep(REFUSED_S)
                 continue
             step = loop.run_in_executor(self._thread, self._step)
@@ -96,18 +96,6 @@ class DelayService:
                 raise
             if pause_s:
                 await asyncio.sleep(pause_s)
-
-    def _is_held_back(self, role: MasterRole) -> bool:
-        """Whether a put of a client would have to wait now."""
-        store = self._store
-        behind = store.log.wrote.value - store.reputed.value
-        if role.epoch() is None or behind > store.config.max_reput_lag_bytes:
-            return True
-        try:
-            role.admit(broker_pb2.CLUSTER)
-        except RequestRefusedError:
-            return True
-        return False
 
     def _step(self) -> float:
         """One append of what is due; how long to wait for the next (s). In the service's thread."""

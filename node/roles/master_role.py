@@ -111,6 +111,19 @@ class MasterRole(NodeRole):
                 actual=waiting,
             )
 
+    def puts_wait(self) -> bool:
+        """Whether a put of a client would have to wait now, or be refused: the node's own services
+        wait then too."""
+        store = self._store
+        behind = store.log.wrote.value - store.reputed.value
+        if self.epoch() is None or behind > store.config.max_reput_lag_bytes:
+            return True
+        try:
+            self.admit(broker_pb2.CLUSTER)
+        except RequestRefusedError:
+            return True
+        return False
+
     async def admit_change(self) -> None:
         """A change that too few replicas could take is refused before it is made; slaves that are
         just coming, after a start, are waited for."""

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from tandemlog.format.constants import BROKER_TRANSACTIONS, HALF_TOPIC, OP_HALF_TOPIC
-from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog.v1 import common_pb2
 from tandemlog_server.storage.errors import StoreError
 from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.metadata.topics import MetadataError
@@ -178,7 +178,7 @@ class TransactionWork:
     async def _run(self, role: MasterRole) -> None:
         while True:
             pause_s = LOOK_S
-            if not self._is_held_back(role):
+            if not role.puts_wait():
                 try:
                     await self.in_thread(self._step)
                 except StoreError as error:
@@ -186,18 +186,6 @@ class TransactionWork:
                     pause_s = FAILED_S
             self._wake(self.board.groups)
             await asyncio.sleep(pause_s)
-
-    def _is_held_back(self, role: MasterRole) -> bool:
-        """Whether a put of a client would have to wait now."""
-        store = self._store
-        behind = store.log.wrote.value - store.reputed.value
-        if role.epoch() is None or behind > store.config.max_reput_lag_bytes:
-            return True
-        try:
-            role.admit(broker_pb2.CLUSTER)
-        except RequestRefusedError:
-            return True
-        return False
 
     def _step(self) -> None:
         desk = self.desk

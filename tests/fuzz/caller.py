@@ -7,14 +7,14 @@ from typing import Any
 import grpc
 from grpc import aio
 
-from fuzz.methods import Method
+from fuzz.methods import LONG_POLLS, Method
 from fuzz.oracle import Outcome
 from fuzz.requests import Call
 
 MAX_MESSAGE_BYTES = 64 << 20
 MOST_ANSWERS = 8
 UNARY_TIMEOUT_S = 60.0
-# Streams that are open for as long as the caller likes, and pulls that wait.
+# Streams that are open for as long as the caller likes, and calls that wait for news.
 WAIT_S = 0.3
 
 
@@ -49,7 +49,7 @@ class Caller:
         try:
             if method is not None and method.streaming:
                 return await self._stream(channel, call)
-            timeout = WAIT_S if call.path.endswith("/Pull") else UNARY_TIMEOUT_S
+            timeout = WAIT_S if call.path.endswith(LONG_POLLS) else UNARY_TIMEOUT_S
             ask: Any = channel.unary_unary(call.path)
             answer: bytes = await ask(call.messages[0], timeout=timeout)
             return Outcome(grpc.StatusCode.OK, answers=(answer,))

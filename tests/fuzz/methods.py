@@ -29,6 +29,8 @@ GONE = "FuzzGone"
 KEY = "fuzz-key"
 GROUP = "fuzz-group"
 STRANGER = "stranger"
+LONG_POLLS = ("/Pull", "/Receive", "/PollTransactionChecks")
+"""How the paths of methods end that wait for news for as long as the caller likes."""
 NAMES = (
     TOPIC.encode(), GONE.encode(), KEY.encode(), GROUP.encode(), STRANGER.encode(), b"test", b"n1",
     b"n0", b"127.0.0.1:1", b"tandemlog.v1.Broker", b"tandemlog/v1/broker.proto",

@@ -13,12 +13,20 @@ from dataclasses import dataclass
 
 import grpc
 
-from fuzz.methods import Method
+from fuzz.methods import LONG_POLLS, Method
 from fuzz.requests import Call
 from tandemlog.v1 import common_pb2
 
 MOST_ERROR_BYTES = 4_096
-_MAY_WAIT = ("/Append", "/Pull", "/Watch", "/Replicate", "/FetchSegmentRange", "/ServerReflection")
+_MAY_WAIT = (
+    *LONG_POLLS,
+    "/Append",
+    "/Pull",
+    "/Watch",
+    "/Replicate",
+    "/FetchSegmentRange",
+    "/ServerReflection",
+)
 _REFUSALS = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
 # What gRPC says on this side where a stream ended while it wrote.
 _OWN_FAULT = "Internal error from Core"

@@ -64,7 +64,18 @@ class Walk:
         return [n for n in self.cluster.nodes if n is not master and wanted(n.node_id)]
 
     def switch(self, to: NodeProcess) -> None:
-        self.cluster.tandemlog("switchover", "--to", to.node_id, "--yes")
+        """As an operator does: a master that has just dropped the restarted slave from its in-sync
+        set, which the slave does not know yet, refuses; the switch is asked for again then."""
+        said = ""
+
+        def switched() -> bool:
+            nonlocal said
+            done = self.cluster.run("switchover", "--to", to.node_id, "--yes")
+            said = done.stdout + done.stderr
+            assert done.returncode == 0 or f"{to.node_id} is not in sync" in said, said
+            return done.returncode == 0
+
+        wait_until(lambda: f"a switch to {to.node_id}: {said}", switched, SETTLE_S)
         self.settle()
         assert self.cluster.the_master() is to
 

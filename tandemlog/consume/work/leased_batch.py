@@ -15,7 +15,7 @@ arbiter. The states are bytes, so that a look at a thousand rows is one call.
         └──┴───▶ LOST            its lease has ended
 
 A lane of an ordered group has one message under way: the next one is to be had when that is acked
-or rejected. If it failed, the node takes back the later ones of the lane, so they are LOST here.
+or rejected. If it failed, was given back, or is lost, the later ones are given back too.
 """
 
 import asyncio

@@ -24,8 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class OpenLeases:
-    """See the module. One event loop. `on_lost` is called with a message whose lease ended while a
-    caller had it."""
+    """See the module. One event loop. `on_lost` is called with each message whose lease ended."""
 
     def __init__(
         self,
@@ -108,7 +107,7 @@ class OpenLeases:
                 self._calls.group,
                 batch.place(row),
             )
-            self._on_lost(batch, row)
+        self._on_lost(batch, row)
 
     async def _extend(self, rows: Sequence[Taken], lease_ms: int) -> bytes:
         request = work_pb2.ExtendRequest(

@@ -74,6 +74,8 @@ class Settler:
     def add(self, settled: Settled) -> None:
         """In the loop."""
         self._pending.append(settled)
+        if self._task.done():
+            self._give_up()
         if not self._armed:
             self._arm()
 
@@ -120,9 +122,13 @@ class Settler:
                     self._calls.group,
                     left,
                 )
-            for *_, future in self._pending:
-                if future is not None and not future.done():
-                    future.set_exception(_closed(self._calls.group))
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """Nothing is sent any more: who waits is told."""
+        for *_, future in self._pending:
+            if future is not None and not future.done():
+                future.set_exception(_closed(self._calls.group))
 
     async def _run(self) -> None:
         try:
@@ -144,6 +150,7 @@ class Settler:
             self._fail(TandemlogError(f"the client failed: {error!r}"))
         finally:
             self._drained.set()
+            self._give_up()
 
     async def _send_some(self) -> None:
         """One round of requests, one for each kind."""

@@ -180,7 +180,13 @@ class WorkCore:
             except IndexError:
                 return None
             batch = lane.batch
-            row = next(lane.rows, -1)
+            if batch.lane_of:
+                # first: the thread that has removed it takes the next message, no other one does
+                if not self._remove(lane):
+                    continue
+                row = next((each for each in lane.rows if batch.states[each] == WAITING), -1)
+            else:
+                row = next(lane.rows, -1)
             if row < 0:
                 self._remove(lane)
                 self._wants_more()
@@ -189,18 +195,18 @@ class WorkCore:
                 continue
             batch.states[row] = TAKEN
             self._taken += 1
-            if batch.lane_of:
-                self._remove(lane)  # until this message is settled
             if row == batch.middle:
                 self._wants_more()
             return batch, row
         return None
 
-    def _remove(self, lane: Lane) -> None:
+    def _remove(self, lane: Lane) -> bool:
+        """False if another thread has removed it."""
         try:
             self._lanes.remove(lane)
         except ValueError:
-            return  # another thread has removed it
+            return False
+        return True
 
     def _wants_more(self) -> None:
         assert self.loop is not None
@@ -280,14 +286,18 @@ class WorkCore:
         return True
 
     def _lane_is_free(self, batch: LeasedBatch, row: int, state: int) -> None:
-        """The next message of an order, or, after a failure, none: the node takes them back."""
+        """The next message of an order, or, where this one is not done, none: they are given back
+        and come behind it."""
+        assert self._settler is not None
         lane = batch.lane_of[row]
         if state in (ACKED, REJECTED) and not self.stopping:
             self._lanes.appendleft(lane)
             self._arrived.set()
             return
         for later in lane.rows:
-            batch.states[later] = RELEASED
+            if batch.states[later] == WAITING:
+                batch.states[later] = RELEASED
+                self._settler.add((batch, later, RELEASED, None, "", None))
 
     def _lease_ended(self, batch: LeasedBatch, row: int) -> None:
         if batch.lane_of:

@@ -1,0 +1,107 @@
+"""Orders that several threads take from, leases that end in the middle of one, and outcomes that
+nobody sends any more."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from fakes.fake_cluster import FakeCluster
+from tandemlog import Message, errors
+from tandemlog.cluster.connection_options import ConnectionOptions
+from tandemlog.consume.consumer import AsyncConsumer
+from tandemlog.consume.work.async_work import AsyncWork
+from tandemlog.consume.work.leased_batch import WAITING, Taken
+from tandemlog.consume.work.work_core import WorkCore
+from tandemlog.consume.work.work_options import WorkOptions
+from tandemlog.produce.producer import AsyncProducer
+
+QUICK = ConnectionOptions(retry_timeout_ms=2_000, discovery_timeout_ms=300)
+OPTIONS = WorkOptions(linger_ms=0, wait_ms=2_000, stop_timeout_ms=5_000)
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[FakeCluster]:
+    """Topic orders with one queue of four messages."""
+    async with FakeCluster() as cluster:
+        cluster.log.create_topic("orders", 1)
+        async with AsyncProducer(cluster.endpoints) as producer:
+            await producer.send_many(None, [Message("orders", b"%d" % n) for n in range(4)])
+        yield cluster
+
+
+@pytest.fixture
+async def work(cluster: FakeCluster) -> AsyncIterator[AsyncWork]:
+    """In the order of the queue."""
+    async with (
+        AsyncConsumer(cluster.endpoints, group="billing", connection=QUICK) as consumer,
+        consumer.work("orders", ordered=True, prefetch=4, lease=1, options=OPTIONS) as work,
+    ):
+        yield work
+
+
+class Interrupted:
+    """Rows of a lane; another thread takes while this one is between its steps."""
+
+    def __init__(self, rows: Iterator[int], core: WorkCore, others: list[Taken | None]) -> None:
+        self._rows, self._core, self._others = rows, core, others
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        row = next(self._rows)
+        if not self._others:
+            self._others.append(None)
+            self._others[0] = self._core.take()
+        return row
+
+
+async def test_two_threads_take_one_message_of_an_order(work: AsyncWork) -> None:
+    core = work.core
+    await core.ready(10)
+    others: list[Taken | None] = []
+    [lane] = core._lanes
+    lane.rows = Interrupted(lane.rows, core, others)
+    mine = core.take()
+    assert mine is not None
+    assert others == [None]
+    assert mine[1] == 0
+
+
+async def test_those_behind_a_lost_message_are_not_delivered(
+    cluster: FakeCluster, work: AsyncWork
+) -> None:
+    """Its lease ended before a caller took it: another consumer has it now, and comes to the later
+    ones afterwards."""
+    core = work.core
+    await core.ready(10)
+    [batch] = core._leases.batches
+    core._leases._lose(batch, 0)
+    assert core.take() is None
+    assert batch.rows_in(WAITING) == []
+    async with asyncio.timeout(10):
+        while "Release" not in [each for each, _ in cluster.work.requests]:  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+
+
+async def test_an_outcome_after_a_failure_does_not_wait_for_ever(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(method: str, request: object) -> tuple[bytes, bool]:
+        raise errors.PermissionDeniedError("this caller may not consume")
+
+    async with (
+        AsyncConsumer(cluster.endpoints, group="billing", connection=QUICK) as consumer,
+        consumer.work("orders", prefetch=4, options=OPTIONS) as work,
+    ):
+        first, second = await work.poll(10_000), await work.poll(10_000)
+        assert first is not None
+        assert second is not None
+        monkeypatch.setattr(work.core.calls, "settle", refused)
+        async with asyncio.timeout(10):
+            with pytest.raises(errors.PermissionDeniedError):
+                await first.ack(sync=True)
+            await work.core.stopped.wait()
+            with pytest.raises(errors.OutcomeUnknownError, match="may come again"):
+                await second.ack(sync=True)

@@ -42,7 +42,7 @@ def lease_new(queue: QueueLeases, batch: ReadBatch, grant: Grant, owner: int) ->
         left &= ~queue.rows.find(offsets)[1]
     new = left.nonzero()[0]
     keys = _keys(queue, batch.keys[new])
-    waits = _behind_others(queue, batch.start, keys)
+    waits = _behind_others(queue, batch.end, keys)
     queue.rows.add(
         offsets[new],
         state=np.where(waits, State.READY, State.LEASED),
@@ -78,11 +78,12 @@ def _keys(queue: QueueLeases, keys: U32) -> U32:
     return np.full(len(keys), ONE_KEY, np.uint32) if whole else keys
 
 
-def _behind_others(queue: QueueLeases, start: int, keys: U32) -> NDArray[np.bool_]:
-    """Which messages have the key of an earlier one that is not done."""
+def _behind_others(queue: QueueLeases, end: int, keys: U32) -> NDArray[np.bool_]:
+    """Which messages have the key of one below `end` that is not done: an earlier one, or one that
+    a consumer of an earlier master has turned out to have while these were read."""
     if queue.policy.ordering is Ordering.NONE or not queue.rows.live:
         return np.zeros(len(keys), np.bool_)
-    earlier = slice(queue.rows.position(start))
+    earlier = slice(queue.rows.position(end))
     live = queue.rows.state[earlier] != State.GONE
     behind: NDArray[np.bool_] = (keys != 0) & np.isin(keys, queue.rows.key[earlier][live])
     return behind
@@ -114,6 +115,19 @@ def lease_again(queue: QueueLeases, wanted: I64, batch: ReadBatch, grant: Grant)
     queue.change(rows)
     queue.ready -= len(rows)
     return mine
+
+
+def with_another(queue: QueueLeases, leases: U32, keys: U32) -> NDArray[np.bool_]:
+    """Which messages, of these deliveries and with these keys, come behind one that another
+    delivery has now: their consumer has waited too long."""
+    keys, table = _keys(queue, keys), queue.rows
+    behind = np.zeros(len(keys), np.bool_)
+    if queue.policy.ordering is not Ordering.NONE:
+        leased = table.in_state(State.LEASED)
+        for row in keys.nonzero()[0].tolist():
+            same = table.key[leased] == keys[row]
+            behind[row] = (same & (table.lease[leased] != leases[row])).any()
+    return behind
 
 
 def adopt(

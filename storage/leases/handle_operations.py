@@ -4,12 +4,17 @@ A handle is accepted if it names the message that lies there, and no other consu
 
     done already                                                    ALREADY_DONE
     another message lies there, or none                             INVALID_RECEIPT_HANDLE
-    leased again since, by the same master                          INVALID_RECEIPT_HANDLE
+    another delivery of it is leased                                INVALID_RECEIPT_HANDLE
+    more time is asked for, and the consumer has given it back      INVALID_RECEIPT_HANDLE
     otherwise, also if an earlier master delivered it               accepted
 
 So work that a consumer has done counts after a change of master, and after its lease has ended,
-while no other consumer was given the message. Which message lies there is known of rows that this
-master has delivered. For others it is read from the queue and the log first: `to_read`.
+while no other consumer was given the message. An acknowledgement counts even then, if an earlier
+master delivered it: the work is done. All else would take the message from who has it now. More
+time for a message that was given back would come from a request that another one has overtaken: no
+consumer works on it. Numbers of deliveries differ between masters. Which message lies there is
+known of rows that this master has delivered. For others it is read from the queue and the log
+first: `to_read`.
 """
 
 from collections.abc import Iterator
@@ -86,7 +91,9 @@ def is_same_message(
     return same
 
 
-def judge(queue: QueueLeases, handles: NDArray[np.void], term: int) -> tuple[Results, Rows]:
+def judge(
+    queue: QueueLeases, handles: NDArray[np.void], kind: Kind, term: int
+) -> tuple[Results, Rows]:
     """A result for each handle, or TO_READ; and of those that are OK the row number."""
     offsets = handles["queue_offset"].astype(np.int64)
     results = np.full(len(offsets), AckResult.INVALID_RECEIPT_HANDLE, np.uint8)
@@ -98,8 +105,11 @@ def judge(queue: QueueLeases, handles: NDArray[np.void], term: int) -> tuple[Res
         same = known & is_same_message(
             queue.rows.log_offset[rows], queue.rows.fingerprint[rows], handles
         )
-        another = (queue.rows.state[rows] == State.LEASED) & (handles["term"] == term)
-        another &= queue.rows.lease[rows] != handles["lease"]
+        another = queue.rows.lease[rows] != handles["lease"]
+        if kind is not Kind.EXTEND:
+            another &= queue.rows.state[rows] == State.LEASED
+        if kind is Kind.ACK:
+            another &= handles["term"] == term
         results[same & ~another] = AckResult.OK
     else:
         known = found

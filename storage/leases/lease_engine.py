@@ -26,7 +26,7 @@ from tandemlog.format.lease.handle import HANDLE, encode_handles
 from tandemlog.format.lease.policy import AckResult, GroupPolicy, StartAt
 from tandemlog.format.lease.progress import QueueProgress
 
-from .deliveries import Grant, adopt, lease_again, lease_new
+from .deliveries import Grant, adopt, lease_again, lease_new, with_another
 from .handle_operations import (
     TO_READ,
     Found,
@@ -48,6 +48,9 @@ from .row_owners import RowOwners
 from .unacked import I64, State
 
 _STALE_ENTRIES: Final = 4_096
+_MOST_LEASES: Final = 0xFFFF_FFFF
+_FAR_APART: Final = 0x9E37_79B1
+"""Masters begin to count their deliveries so far from each other that no two have one number."""
 
 
 class LeaseEngine:
@@ -59,7 +62,7 @@ class LeaseEngine:
         self.counters = Counters() if counters is None else counters
         self.owners = RowOwners(limits.node_unacked)
         self.groups = OpenGroups()
-        self._lease = 0
+        self._lease = term * _FAR_APART & _MOST_LEASES
         self._turn = 0
         self._due: list[tuple[int, QueueLeases]] = []
         self._tidy_due_at = _STALE_ENTRIES
@@ -71,12 +74,9 @@ class LeaseEngine:
     # ---- groups and queues
 
     def open_group(self, group: str, policy: GroupPolicy) -> None:
-        """The group works with this policy from now on. Another order makes it begin again from
-        what the log says: call `collect` before, and open its topics afterwards."""
+        """The group works with this policy from now on. For another order it must be forgotten
+        before: then it begins again from what the log says."""
         known = self.groups.get(group)
-        if known is not None and known.policy.ordering is not policy.ordering:
-            self.forget(group)
-            known = None
         if known is None:
             self.groups[group] = OpenGroup(group, policy)
             return
@@ -117,17 +117,19 @@ class LeaseEngine:
         self._giving_up[queue] = None
         self._arm(queue, now)
 
-    def forget(self, group: str) -> None:
-        """Leases and changes that were not collected are gone."""
+    def forget(self, group: str) -> list[QueueProgress]:
+        """Its leases are gone. Returns what is new and was not collected."""
         known = self.groups.pop(group, None)
         if known is None:
-            return
+            return []
+        news = [queue.collect() for queue in known.queues() if queue.has_news]
         for queue in known.queues():
             table = queue.rows
             self.owners.freed(table.owner[table.state != State.GONE])
             queue.armed_ms, queue.forgotten = NEVER, True
             self._with_news.pop(queue, None)
             self._giving_up.pop(queue, None)
+        return news
 
     def pass_over(self, queue: QueueLeases, start: int, end: int) -> None:
         """Everything from `start` to before `end` is done, without a consumer."""
@@ -204,9 +206,20 @@ class LeaseEngine:
         """Nothing could be read; the queue is tried again after the pause."""
         queue = reading.queue
         queue.reading = False
-        if pause_ms:
+        if pause_ms and not queue.forgotten:
             queue.held_until_ms = now.ms + pause_ms
             self._arm(queue, now)
+        self._changed(queue)
+
+    def set_aside(self, reading: Reading, now: Now, pause_ms: int) -> None:
+        """Its first message cannot be read: it is tried again after the pause."""
+        queue = reading.queue
+        queue.reading = False
+        if queue.forgotten:
+            return
+        self.counters.set_aside += 1
+        queue.set_aside(reading.first, now.ms + pause_ms)
+        self._arm_at(queue, now.ms + pause_ms)
         self._changed(queue)
 
     def finish(self, reading: Reading, batch: ReadBatch, lease_ms: int, now: Now) -> Leased | None:
@@ -216,7 +229,7 @@ class LeaseEngine:
         queue.reading = False
         if queue.forgotten:
             return None
-        self._lease += 1
+        self._lease = self._lease % _MOST_LEASES + 1  # never NO_LEASE
         grant = Grant(self._lease, now.ms + lease_ms, now.wall_ms)
         if len(reading.again):
             looked_at = reading.again[reading.again < batch.end]
@@ -268,7 +281,7 @@ class LeaseEngine:
             queue = place.queues.get(int(handles["queue_id"][rows[0]])) if place else None
             if queue is None:
                 continue
-            judged, at = judge(queue, handles[rows], self.term)
+            judged, at = judge(queue, handles[rows], operation.kind, self.term)
             results[rows] = judged
             accepted = each_once(at[judged == AckResult.OK])
             self._carry_out(queue, accepted, operation, now)
@@ -285,12 +298,15 @@ class LeaseEngine:
         queue, handles = to_read.queue, to_read.handles
         if queue.forgotten:
             return np.full(len(handles), AckResult.UNKNOWN_QUEUE, np.uint8)
-        results, at = judge(queue, handles, self.term)
+        results, at = judge(queue, handles, operation.kind, self.term)
         self._carry_out(queue, each_once(at[results == AckResult.OK]), operation, now)
         left = (results == TO_READ).nonzero()[0]
         results[left] = AckResult.INVALID_RECEIPT_HANDLE
         left = left[self.same_message(found, handles)[left]]
-        if operation.kind is not Kind.ACK and queue.rows.live >= self.limits.queue_unacked:
+        if operation.kind is Kind.EXTEND:
+            left = left[~with_another(queue, handles["lease"][left], found.keys[left])]
+        have = len(queue.ended) if operation.kind is Kind.ACK else queue.rows.live
+        if have >= self.limits.queue_unacked:
             left = left[:0]
         if len(left):
             results[left] = AckResult.OK
@@ -404,10 +420,12 @@ class LeaseEngine:
     def buried(self, letters: DeadLetters) -> None:
         """The copies are in the log: the messages are done."""
         queue = letters.queue
+        self.counters.dead_letters += len(letters.offsets)
+        if queue.forgotten:
+            return
         rows, found = queue.rows.find(letters.offsets)
         rows = rows[found]
         rows = rows[queue.rows.state[rows] == State.BURYING]
-        self.counters.dead_letters += len(rows)
         queue.end_rows(rows)
         self._changed(queue)
 
@@ -415,6 +433,8 @@ class LeaseEngine:
         if letters.queue.forgotten:
             return
         letters.queue.not_buried(letters.offsets)
+        # others first: perhaps none of this queue can be stored
+        self._giving_up.pop(letters.queue, None)
         self._giving_up[letters.queue] = None
 
     # ---- what the log is told
@@ -442,13 +462,18 @@ class LeaseEngine:
                 queue.begun = True
                 self._changed(queue)
 
-    def put_back(self, news: Iterable[QueueProgress]) -> None:
-        """The record with these was not stored: they come with a later one."""
+    def put_back(self, news: Iterable[QueueProgress]) -> list[QueueProgress]:
+        """The record with these was not stored: they come with a later one. Returns those of
+        queues that were forgotten meanwhile."""
+        forgotten = []
         for each in news:
             queue = self._of(each)
-            if queue is not None and queue.generation == each.generation:
+            if queue is None:
+                forgotten.append(each)
+            else:
                 queue.put_back(each)
                 self._with_news[queue] = None
+        return forgotten
 
     def _of(self, progress: QueueProgress) -> QueueLeases | None:
         return self.groups.queue(progress.group, progress.topic, progress.queue_id)

@@ -44,6 +44,11 @@ class Reading:
     def count(self) -> int:
         return len(self.again) or self.end - self.start
 
+    @property
+    def first(self) -> int:
+        """The queue offset of its first message."""
+        return int(self.again[0]) if len(self.again) else self.start
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leased:
@@ -91,5 +96,6 @@ class Counters:
     acknowledged: int = 0
     retried: int = 0
     expired: int = 0
+    set_aside: int = 0
     invalid_handles: int = 0
     dead_letters: int = 0

@@ -32,8 +32,9 @@ from tandemlog.format.lease.progress import QueueProgress
 
 from .intervals import IntervalSet, runs_of
 from .news import News
+from .queue_state import MAX_ERRORS
 from .row_owners import RowOwners
-from .unacked import I64, NOT_KNOWN, Rows, State, Unacked
+from .unacked import I64, NO_LEASE, NOT_KNOWN, Rows, State, Unacked
 
 NEVER = 1 << 62
 ONE_KEY = 1
@@ -188,6 +189,27 @@ class QueueLeases:
         free: NDArray[np.bool_] = (keys == 0) | ~np.isin(keys, taken)
         return free
 
+    def set_aside(self, offset: int, visible_ms: int) -> None:
+        """The message cannot be read now: it comes at `visible_ms`, and those behind it before,
+        where no order is kept. It was never delivered, so the log is not told."""
+        self.next = max(self.next, offset + 1)
+        if self.is_done(offset):
+            return
+        rows, found = self.rows.find(np.array([offset]))
+        if found.any():
+            rows = rows[self.rows.state[rows] == State.READY]
+            self.leave_ready(rows)
+            self.rows.state[rows], self.rows.visible[rows] = State.WAITING, visible_ms
+            return
+        self.rows.add(
+            np.array([offset]),
+            state=State.WAITING,
+            visible=visible_ms,
+            log_offset=NOT_KNOWN,
+            key=ONE_KEY if self.policy.ordering is Ordering.QUEUE else 0,
+        )
+        self.owners.take(0, 1)
+
     # ---- what became of deliveries
 
     def extend(self, rows: Rows, visible_ms: int) -> None:
@@ -198,10 +220,12 @@ class QueueLeases:
         self.rows.state[kept], self.rows.visible[kept] = State.LEASED, visible_ms
 
     def release(self, rows: Rows) -> None:
-        """These were not tried: they come again at once, and the delivery does not count."""
+        """These were not tried: they come again at once, and the delivery does not count. So do
+        those behind them in an order."""
         rows = rows[self.rows.state[rows] == State.LEASED]
+        rows = np.union1d(rows, self._behind(rows))
         self.rows.attempts[rows] -= self.rows.attempts[rows] > 0
-        self.rows.state[rows] = State.READY
+        self.rows.state[rows], self.rows.lease[rows] = State.READY, NO_LEASE
         self.ready += len(rows)
         self.change(rows)
 
@@ -209,9 +233,11 @@ class QueueLeases:
         """These have failed: they come again after `delay_ms`, None for that of the policy."""
         states = self.rows.state[rows]
         rows = rows[(states == State.LEASED) | (states == State.WAITING) | (states == State.READY)]
-        if self.policy.ordering is not Ordering.NONE:
-            rows = self._return_later(rows)
+        later = self._behind(rows)
+        self.release(later)
+        rows = np.setdiff1d(rows, later, assume_unique=True)
         self.leave_ready(rows)
+        self.rows.lease[rows] = NO_LEASE
         self._note(rows, error)
         attempts = self.rows.attempts[rows]
         spent = attempts >= self.policy.max_attempts
@@ -225,19 +251,19 @@ class QueueLeases:
         self.rows.visible[rows] = now_ms + np.array(pauses, np.int64)[which]
         self.rows.state[rows] = State.WAITING
 
-    def _return_later(self, rows: Rows) -> Rows:
-        """Of the same delivery, messages of the same key behind a failed one come again untried,
-        because they cannot be handled before it. Returns which of `rows` are left."""
+    def _behind(self, rows: Rows) -> Rows:
+        """Of the same delivery, messages of the same key behind one of these: they cannot be
+        handled before it."""
+        behind = _NO_OFFSETS
+        if self.policy.ordering is Ordering.NONE:
+            return behind
         table = self.rows
         leased = table.in_state(State.LEASED)
         for row in rows.tolist():
-            key = int(table.key[row])
-            if key:
+            if key := int(table.key[row]):
                 same = (table.key[leased] == key) & (table.lease[leased] == table.lease[row])
-                later = leased[same & (leased > row)]
-                self.release(later)
-                rows = np.setdiff1d(rows, later, assume_unique=True)
-        return rows
+                behind = np.union1d(behind, leased[same & (leased > row)])
+        return behind
 
     def reject(self, rows: Rows, error: str) -> None:
         """These become dead letters."""
@@ -258,8 +284,9 @@ class QueueLeases:
             later = np.ones(len(leased), np.bool_)
             later[np.unique(both, return_index=True)[1]] = False
             later &= table.key[leased] != 0
-            table.attempts[leased[later]] -= 1
-            self.change(leased[later])
+            later_ones = leased[later]
+            table.attempts[later_ones] -= table.attempts[later_ones] > 0
+            self.change(later_ones)
         spent = leased[table.attempts[leased] >= self.policy.max_attempts]
         table.state[due] = State.READY
         self.ready += len(due)
@@ -380,7 +407,7 @@ class QueueLeases:
             table.offset[rows].copy(),
             table.attempts[rows].copy(),
             table.first_ms[rows].copy(),
-            {each: self.errors[each] for each in news.errors if each in self.errors},
+            {each: self.errors[each] for each in sorted(news.errors)[-MAX_ERRORS:]},
         )
 
     def put_back(self, news: QueueProgress) -> None:

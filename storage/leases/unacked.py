@@ -38,6 +38,10 @@ NOT_KNOWN: Final = -1
 """The log offset of a message that this node has not read: only the log's records say that it was
 tried."""
 
+NO_LEASE: Final = 0
+"""Of a message that its consumer has given back: what it says of the message later is too late.
+The number of no delivery."""
+
 
 class State:
     """LEASED: a consumer has it until `visible`. WAITING: it comes again then. READY: for the next

@@ -296,7 +296,13 @@ class Node:
         looking = asyncio.create_task(self.groups.run(), name="groups")
         self._undo.push_async_callback(cancelled, looking)
         return GroupService(
-            self.store, self.groups, self._known, turns, self._groups, self.transactions
+            self.store,
+            self.groups,
+            self._known,
+            turns,
+            self._groups,
+            self.transactions,
+            self.work.group_deleted,
         )
 
     def _transaction_service(self, turns: ReadTurns, members: GroupService) -> TransactionService:

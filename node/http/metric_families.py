@@ -273,6 +273,13 @@ _WORK = Section(
             "Leases that ended without an answer: handlers are slower than the lease and do not "
             "extend it, or consumers die.",
         ),
+        _counter(
+            "work_set_aside_total",
+            "messages",
+            "Messages that the disk could not read when their turn came: they are tried again "
+            "every minute, and others are delivered meanwhile, unless their group keeps an order. "
+            "The log names them.",
+        ),
         _counter("work_dead_letters_total", "messages", "Messages that became dead letters."),
         _counter(
             "work_invalid_handles_total",

@@ -227,6 +227,7 @@ def _work_statistics(work: WorkNumbers) -> Mapping[str, float]:
         "work_acknowledged_total": counts.acknowledged,
         "work_retried_total": counts.retried,
         "work_expired_total": counts.expired,
+        "work_set_aside_total": counts.set_aside,
         "work_dead_letters_total": counts.dead_letters,
         "work_invalid_handles_total": counts.invalid_handles,
     }

@@ -14,7 +14,7 @@ in the log too (storage/services/transaction_desk.py).
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from tandemlog.format.calls import MAX_ROWS
@@ -51,9 +51,12 @@ class GroupService:
         turns: ReadTurns,
         activity: GroupActivity,
         transactions: TransactionWork | None = None,
+        work_deleted: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
+        """`work_deleted`: a group was deleted, and what it has done of its work queues goes too."""
         self._store = store
         self._transactions = transactions
+        self._work_deleted = work_deleted
         self._coordinator = coordinator
         self._known = known
         self._turns = turns
@@ -273,6 +276,8 @@ class GroupService:
             if rows:
                 await self._set_in_log(request.group, rows)
             await coordinator.delete(request.group)
+            if self._work_deleted is not None:
+                await self._work_deleted(request.group)
         return admin_pb2.DeleteGroupResponse()
 
 

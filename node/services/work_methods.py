@@ -59,7 +59,7 @@ class WorkMethods:
             wait_ms=min(request.wait_ms, MAX_WAIT_MS),
             max_bytes=min(request.max_bytes or DEFAULT_BYTES, MAX_BYTES),
             filter=selector(request.tags, request.filter),
-            queues=tuple(request.queue_ids),
+            queues=frozenset(request.queue_ids),
         )
         now = asyncio.get_running_loop().time
         came_at = now()

@@ -45,6 +45,7 @@ class DeadLetterService:
 
     def __init__(self, work: WorkService) -> None:
         self._work = work
+        self._sending: set[tuple[str, int]] = set()
 
     async def list(self, group: str, from_offset: int, count: int) -> DeadLetterPage:
         """Up to `count` dead letters from that queue offset on."""
@@ -89,14 +90,20 @@ class DeadLetterService:
             if queue is None or not queue.floor <= offset < queue.end or queue.is_done(offset):
                 refused.append((offset, "there is no such dead letter, or it is done"))
                 continue
+            if (group, offset) in self._sending:
+                refused.append((offset, "another call is sending it just now"))
+                continue
             if not dry_run:
+                self._sending.add((group, offset))
                 try:
                     await asyncio.to_thread(partial(term.letters.send_again, group, offset, holder))
+                    term.check()
+                    term.engine.pass_over(queue, offset, offset + 1)
                 except (StoreError, CorruptRecordError) as error:
                     refused.append((offset, str(error)))
                     continue
-                term.check()
-                term.engine.pass_over(queue, offset, offset + 1)
+                finally:
+                    self._sending.discard((group, offset))
             sent.append(offset)
         if sent and not dry_run:
             term.after()

@@ -2,12 +2,17 @@
 
     engine ──dead letters──▶ copies in %DLQ%group ──▶ their messages are done
            ──news─────────▶ progress record ──▶ confirmed: who waits for it is answered
+    groups that the engine has forgotten ──▶ their last news, or that they are deleted
            (the log has grown by a file) ──▶ STATE
 
 Records are written at the latest every `interval_s` while there is news, sooner after MANY
 acknowledgements or where a caller waits (`synced`). One write is under way at a time, in a thread;
 what could not be written comes with the next one. A node that must not take puts now (too few
-replicas) writes none either: acknowledgements then stay in memory, and count.
+replicas) writes none either: acknowledgements then stay in memory, and count. A dead letter that
+cannot be stored keeps its message from being done, and nothing else.
+
+A group is deleted with everything that the log says about it. Its last records may have been
+written and not applied yet, so what the log says is asked for when they are.
 """
 
 import asyncio
@@ -15,14 +20,14 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from tandemlog.format.lease.progress import QueueProgress
+from tandemlog.format.lease.progress import QueueProgress, split
 from tandemlog.v1 import broker_pb2
 from tandemlog_server.storage.errors import StoreError
 from tandemlog_server.storage.leases.lease_engine import LeaseEngine
 from tandemlog_server.storage.message_store import MessageStore
-from tandemlog_server.storage.metadata.topics import MetadataError
 from tandemlog_server.storage.services.dead_letters import DeadLetterDesk
 from tandemlog_server.storage.services.lease_desk import LeaseDesk
 
@@ -39,8 +44,19 @@ LETTERS: Final = 256
 """Dead letters of one round."""
 FAILED_S: Final = 1.0
 HELD_BACK_S: Final = 0.1
+NOT_APPLIED_S: Final = 0.01
 
 Made = TypeVar("Made")
+
+
+@dataclass(slots=True)
+class _Forgotten:
+    """A group of which the engine knows nothing any more: its `news` that are not written yet, or
+    that it is `deleted`. `written`: up to where the log then says everything about it."""
+
+    news: list[QueueProgress] = field(default_factory=list)
+    deleted: bool = False
+    written: int | None = None
 
 
 class ProgressWriter:
@@ -68,8 +84,8 @@ class ProgressWriter:
         self._interval_s = interval_s
         self._changed = changed
         self._look = look
-        self.drops: list[QueueProgress] = []
-        """What the log is to forget with the next record."""
+        self._forgotten: dict[str, _Forgotten] = {}
+        self._letters_from = 0.0
         self._wake = asyncio.Event()
         self._since = 0
         self._ended = False
@@ -92,10 +108,19 @@ class ProgressWriter:
         """There may be dead letters."""
         self._wake.set()
 
-    def drop(self, entries: Sequence[QueueProgress]) -> None:
-        """The log is to forget these queues of groups."""
-        self.drops += entries
+    def forgotten(self, group: str, news: Sequence[QueueProgress] = ()) -> None:
+        """The engine has forgotten the group, and had these news of it."""
+        self._forgotten.setdefault(group, _Forgotten()).news += news
         self._wake.set()
+
+    def deleted(self, group: str) -> None:
+        """The engine has forgotten the group, and the log is to do so."""
+        self._forgotten[group] = _Forgotten(deleted=True)
+        self._wake.set()
+
+    def knows(self, group: str) -> bool:
+        """Whether the log says, or is just about to say, everything about the group."""
+        return group not in self._forgotten
 
     async def synced(self, timeout_s: float) -> bool:
         """Wait until everything that the engine knows now is confirmed; False if the term or the
@@ -115,7 +140,12 @@ class ProgressWriter:
         """Until it is cancelled."""
         try:
             while True:
-                pause_s = await self._round()
+                try:
+                    pause_s = await self._round()
+                except Exception as error:
+                    # the next rounds may be of other queues; acknowledgements must continue
+                    logger.exception("progress of groups cannot be written: %r", error)
+                    pause_s = FAILED_S
                 if pause_s:
                     await asyncio.sleep(pause_s)
                     continue
@@ -145,19 +175,20 @@ class ProgressWriter:
             return 0.0
         self._look()
         news = self._engine.has_news or self._engine.has_dead_letters or self._synced
-        if not news and not self.drops and not self._desk.state_is_due():
+        if not news and not self._forgotten and not self._desk.state_is_due():
             return 0.0
         if not self._may_write():
             return HELD_BACK_S
         try:
-            all_buried = await self._bury()
+            await self._bury()
+            await self._write_forgotten()
             await self._write_news()
             if self._desk.state_is_due():
                 await self._write_state()
-        except (StoreError, MetadataError) as error:
+        except StoreError as error:
             logger.warning("progress of groups waits: %s", error)
             return FAILED_S
-        return 0.0 if all_buried else FAILED_S
+        return NOT_APPLIED_S if self._forgotten else 0.0
 
     def _may_write(self) -> bool:
         """Whether a put of a client would be taken now."""
@@ -169,13 +200,19 @@ class ProgressWriter:
             return False
         return True
 
-    async def _bury(self) -> bool:
-        """Store the copies of what is given up; whether all could be."""
-        left_over = False
+    async def _bury(self) -> None:
+        """Store the copies of what is given up. Those that cannot be stored are tried again after
+        FAILED_S, behind those of other queues."""
+        now = asyncio.get_running_loop().time
+        if now() < self._letters_from:
+            return
         taken = self._engine.take_dead_letters(LETTERS)
         for number, letters in enumerate(taken):
+            stored: Sequence[int] = ()
             try:
                 stored = await self._run(lambda each=letters: self._letters.bury(each))  # type: ignore[misc]
+            except StoreError as error:
+                logger.error("dead letters of group %s wait: %s", letters.queue.group, error)
             except BaseException:
                 for each in taken[number:]:
                     self._engine.not_buried(each)
@@ -184,22 +221,36 @@ class ProgressWriter:
             left = letters.without(stored)
             if len(left.offsets):
                 self._engine.not_buried(left)
-                left_over = True
+                self._letters_from = now() + FAILED_S
         if taken:
             self._changed()
-        return not left_over
+
+    async def _write_forgotten(self) -> None:
+        """The last news of groups that the engine has forgotten, and what the log is to forget. No
+        other write is under way."""
+        for group, forgotten in list(self._forgotten.items()):
+            entries: Sequence[QueueProgress] = forgotten.news
+            if forgotten.deleted:
+                if forgotten.written is None:
+                    forgotten.written = self._desk.written
+                if not self._desk.has_applied(forgotten.written):
+                    continue
+                entries = self._desk.dropped(group)
+            for part in split(entries, WEIGHT):
+                end = await self._run(lambda each=part: self._desk.put_progress(each))  # type: ignore[misc]
+                self._unconfirmed.append((end, (), []))
+            if self._forgotten.get(group) is forgotten:
+                # else the group was deleted meanwhile
+                del self._forgotten[group]
 
     async def _write_news(self) -> None:
-        if drops := [*self.drops]:
-            await self._run(lambda: self._desk.put_progress(drops))
-            self.drops = self.drops[len(drops) :]
         waiters, self._synced = self._synced, []
         self._since = 0
         while news := self._engine.collect(WEIGHT):
             try:
                 end = await self._run(lambda each=news: self._desk.put_progress(each))  # type: ignore[misc]
             except BaseException:
-                self._engine.put_back(news)
+                self._put_back(news)
                 self._synced = waiters + self._synced
                 raise
             self._unconfirmed.append((end, news, []))
@@ -209,6 +260,14 @@ class ProgressWriter:
             for waiting in waiters:
                 _answer(waiting, True)
         self._check_confirmed()
+
+    def _put_back(self, news: Sequence[QueueProgress]) -> None:
+        """They were not stored, and come with a later record."""
+        for each in self._engine.put_back(news):
+            # the engine has forgotten the group meanwhile
+            forgotten = self._forgotten.get(each.group)
+            if forgotten is not None and not forgotten.deleted:
+                forgotten.news.append(each)
 
     async def _write_state(self) -> None:
         dropped = self._desk.forgotten()

@@ -24,6 +24,9 @@ from tandemlog_server.storage.services.lease_desk import Selector
 
 from ..error_status import RequestRefusedError, check_count
 
+MAX_QUEUE_IDS = 10_000
+"""Of one receive."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReceiveRequest:
@@ -38,7 +41,7 @@ class ReceiveRequest:
     wait_ms: int = 0
     max_bytes: int = 4 << 20
     filter: Selector | None = None
-    queues: tuple[int, ...] = ()
+    queues: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,6 +110,7 @@ def check_receive(request: ReceiveRequest) -> None:
     """Raises RequestRefusedError (INVALID_ARGUMENT)."""
     check_group(request.group)
     check_count("topics", len(request.topics), MAX_TOPICS)
+    check_count("queue_ids", len(request.queues), MAX_QUEUE_IDS)
     if not request.topics or len(set(request.topics)) < len(request.topics):
         raise _refused("topics", "a receive names one topic or several, each once")
     _check_range("max_messages", request.max_messages, 1, MAX_RECEIVE)

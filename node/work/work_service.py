@@ -22,9 +22,11 @@ from numpy.typing import NDArray
 
 from tandemlog.format.arrays.ragged import byte_array
 from tandemlog.format.lease.handle import decode_handles
-from tandemlog.format.lease.policy import AckResult, GroupPolicy, short_error
+from tandemlog.format.lease.policy import AckResult, GroupPolicy, Ordering, short_error
+from tandemlog.format.words import quoted
 from tandemlog.v1 import common_pb2
-from tandemlog_server.storage.errors import StoreError
+from tandemlog_server.ha.store_port import GROUPS
+from tandemlog_server.storage.errors import StoreError, UnreadableError
 from tandemlog_server.storage.leases.handle_operations import Kind, Operation
 from tandemlog_server.storage.leases.lease_values import Counters, Leased, Now, Reading
 from tandemlog_server.storage.leases.read_batch import ReadBatch
@@ -58,8 +60,12 @@ logger = logging.getLogger(__name__)
 
 MOST_READINGS: Final = 64
 """Queues that one step of a receive reads."""
-UNREADABLE_MS: Final = 1_000
+BUSY_MS: Final = 1_000
 """Until a queue that could not be read is tried again."""
+UNREADABLE_MS: Final = 60_000
+"""Until a message that the disk could not read is."""
+SAID_MS: Final = 1_000
+"""Between two lines of the log about such messages."""
 NOT_YET_MS: Final = 20
 SLACK_S: Final = 1.0
 """How long a receive may look for messages after its wait is over."""
@@ -89,10 +95,13 @@ class WorkService:
         self._known = known
         self._sync_timeout_s = sync_timeout_s
         self._closing = False
+        self._said_ms = -SAID_MS
         self._counters = Counters()
         self._desk = LeaseDesk(store)
         self._waits = Shares(long_polls)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="work")
+        # what consumers ask for must not hold up what is written
+        self._looking = ThreadPoolExecutor(1, thread_name_prefix="work-handles")
         self._notices = DispatchNotices(store, asyncio.get_running_loop(), self._grew)
 
     # ---- terms
@@ -114,6 +123,7 @@ class WorkService:
         """No term will begin any more."""
         self._notices.close()
         self._thread.shutdown(wait=True)
+        self._looking.shutdown(wait=True, cancel_futures=True)
 
     def cancel_waiting(self) -> None:
         """The node stops: receives that wait end."""
@@ -142,11 +152,12 @@ class WorkService:
         messages back by `release`."""
         check_receive(request)
         term = await self.ready()
-        await term.open(request.group, request.topics, create=True)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.wait_ms / 1000
         waiter = Waiter([(request.group, each) for each in request.topics])
         while True:
+            # each time: the group may have got another order, or have been deleted
+            await term.open(request.group, request.topics, create=True)
             leased, throttled = await self._fill(term, request, caller, deadline + SLACK_S)
             if leased or self._closing or loop.time() >= deadline:
                 return _result(leased, request.lease_ms, throttled, term)
@@ -277,13 +288,32 @@ class WorkService:
     ) -> Leased | None:
         if isinstance(batch, ReadBatch):
             return term.engine.finish(reading, batch, lease_ms, now)
+        if isinstance(batch, UnreadableError):
+            self._say_unreadable(reading, batch, now)
+            term.engine.set_aside(reading, now, UNREADABLE_MS)
+            return None
         if isinstance(batch, StoreError):
             logger.warning("a queue of group %s waits: %s", reading.queue.group, batch)
-        pause_ms = NOT_YET_MS if batch is None else UNREADABLE_MS
+        pause_ms = NOT_YET_MS if batch is None else BUSY_MS
         term.engine.abandon(reading, now, pause_ms)
         return None
 
+    def _say_unreadable(self, reading: Reading, fault: UnreadableError, now: Now) -> None:
+        if now.ms - self._said_ms < SAID_MS:
+            return
+        self._said_ms = now.ms
+        queue = reading.queue
+        ordered = queue.policy.ordering is not Ordering.NONE
+        logger.error(
+            "message %d of %s/%d cannot be delivered to group %s: %s; it is tried again in %d s, "
+            "and after a change of the master; %s",
+            reading.first, queue.topic, queue.queue_id, queue.group, fault, UNREADABLE_MS // 1000,
+            "those behind it wait, to keep their order" if ordered else "others are delivered",
+        )  # fmt: skip
+
     def _give_back(self, term: WorkTerm, group: str, leased: Sequence[Leased]) -> None:
+        if group not in term.engine.groups:
+            return
         for each in leased:
             term.engine.operate(
                 group, decode_handles(each.handles), Operation(Kind.RELEASE), term.now()
@@ -332,7 +362,7 @@ class WorkService:
         results, unread = term.engine.operate(group, columns, operation, term.now())
         for part in unread:
             found = await asyncio.get_running_loop().run_in_executor(
-                self._thread, self._desk.found, part
+                self._looking, self._desk.found, part
             )
             term.check()
             results[part.rows] = term.engine.operate_read(part, found, operation, term.now())
@@ -375,13 +405,26 @@ class WorkService:
         return self._store.groups.policy(group) if group in self._store.groups.table else None
 
     async def set_policy(self, group: str, policy: GroupPolicy) -> None:
-        """Durable on return, and on its way to the slaves. Raises RequestRefusedError,
-        MetadataError."""
+        """Every node that may lead next has it on return. Raises RequestRefusedError
+        (OUTCOME_UNKNOWN), MetadataError."""
         check_group(group)
-        await self.ready()
+        term = await self.ready()
         now_ms = self._store.clock.now_ms()
         await asyncio.to_thread(self._store.groups.ensure, group, now_ms)
         await asyncio.to_thread(self._store.groups.set_policy, group, policy, now_ms)
+        await term.role.confirm_table(GROUPS)
+
+    async def group_deleted(self, group: str) -> None:
+        """The group was taken out of the table: return when the log has forgotten what it has done.
+        Raises RequestRefusedError (OUTCOME_UNKNOWN)."""
+        term = self.term
+        if term is None or await term.forget_deleted(group):
+            return
+        raise RequestRefusedError(
+            common_pb2.OUTCOME_UNKNOWN,
+            f"group {quoted(group)} is deleted, but what it has done of its work queues may not be "
+            "forgotten yet: look whether the group is there, and delete it again if it is",
+        )
 
 
 def _bytes_of(read: Read) -> int:

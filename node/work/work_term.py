@@ -5,11 +5,16 @@
 A group's queues are opened at its first call: its policy from the table of groups, what it has done
 from the fold, where each queue begins and ends from the store. Later changes of these tables are
 noticed at the next call.
+
+A group that was not in the table at some moment of the term has done nothing, even if a client has
+created it again since: the log forgets it before it is opened again. With another order a group
+begins again from what the log says, once that is all it has done.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -18,6 +23,7 @@ from tandemlog.format.lease.policy import dead_letter_topic
 from tandemlog.format.words import quoted
 from tandemlog.v1 import common_pb2
 from tandemlog_server.ha.store_port import GROUPS
+from tandemlog_server.storage.errors import StoreError
 from tandemlog_server.storage.leases.lease_engine import LeaseEngine
 from tandemlog_server.storage.leases.lease_values import Counters, LeaseLimits, Now
 from tandemlog_server.storage.leases.queue_leases import NEVER
@@ -73,16 +79,22 @@ class WorkTerm:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._opening = asyncio.Lock()
+        self._deleted: deque[str] = deque()
+        self._stop_listening = store.groups.on_delete(self._deleted.append)
+        self._groups_at_begin: frozenset[str] | None = frozenset(store.groups.table)
         self._groups_seen: object = None
         self._topics_seen: object = None
         self._queue_counts: dict[str, int] = {}
+        self._not_seen: set[int] = set()
         self._topic_of: dict[int, str] = {}
+        self._hashed: object = None
         desk.begin()
         self._task = asyncio.create_task(self.writer.run(), name="work")
 
     async def end(self) -> None:
         """Nothing more is written or delivered after the return."""
         self.ended = True
+        self._stop_listening()
         self.waiting.wake_all()
         if self._timer is not None:
             self._timer.cancel()
@@ -116,10 +128,16 @@ class WorkTerm:
         for dense in queues:
             topic, queue_id = table.name(dense)
             groups = self.engine.groups.of_topic(topic)
-            if groups:
+            if not groups:
+                continue
+            try:
                 minimum, end = self.desk.range(topic, queue_id)
-                for group in groups:
-                    self.engine.grew(group, topic, queue_id, minimum, end)
+            except StoreError:
+                # it is being rebuilt: looked at again by `_look`
+                self._not_seen.add(dense)
+                continue
+            for group in groups:
+                self.engine.grew(group, topic, queue_id, minimum, end)
         self.after()
 
     def after(self) -> None:
@@ -142,6 +160,9 @@ class WorkTerm:
     def _look(self) -> None:
         """Several times in a second: changes of tables, and a date that a test has moved."""
         self.look_at_tables()
+        if self._not_seen:
+            queues, self._not_seen = self._not_seen, set()
+            self.grew(sorted(queues))
         if self.engine.next_due_ms <= self.now().ms:
             self._tick()
 
@@ -164,6 +185,9 @@ class WorkTerm:
             for topic in topics:
                 if not self.engine.groups.has_queues(group, topic, self._count(topic)):
                     await self._open_topic(group, topic)
+            if self.engine.groups.policy(group) is None:
+                # deleted meanwhile, or it has another order
+                raise not_sure()
         self.after()
 
     async def _open_group(self, group: str, *, create: bool) -> None:
@@ -176,11 +200,14 @@ class WorkTerm:
                     field="group",
                 )
             await asyncio.to_thread(groups.ensure, group, self._store.clock.now_ms())
-        if self.engine.groups.policy(group) is None:
-            # the next master takes a group that is not in its table for deleted, with all that it
-            # has done
-            await self.role.confirm_table(GROUPS)
-            await self._applied()
+            self.look_at_tables()
+        if self.engine.groups.policy(group) is not None:
+            return
+        # the next master takes a group that is not in its table for deleted, with all that it has
+        # done
+        await self.role.confirm_table(GROUPS)
+        await self._known_by_the_log(group)
+        if group in groups.table:
             self.engine.open_group(group, groups.policy(group))
 
     async def _open_topic(self, group: str, topic: str) -> None:
@@ -198,41 +225,73 @@ class WorkTerm:
                 limit=self.settings.queues,
                 actual=self.engine.groups.queue_count() + len(ranges),
             )
+        opened = self.engine.groups.get(group)
         said = await asyncio.to_thread(self.desk.said, group)
         self.check()
-        self.engine.open_topic(group, topic, ranges, said.get(topic, {}), self.now())
+        if opened is not None and self.engine.groups.get(group) is opened:
+            self.engine.open_topic(group, topic, ranges, said.get(topic, {}), self.now())
 
-    async def _applied(self) -> None:
-        """Wait until the fold knows everything that this term has written."""
-        while self.writer.drops or not self.desk.applied:
-            self.check()
-            self.writer.hurry()
+    async def _known_by_the_log(self, group: str) -> None:
+        """Wait until the fold knows everything that this term has written of the group. Raises
+        RequestRefusedError if that takes long."""
+        deadline = self._loop.time() + READY_S
+        written: int | None = None
+        while written is None or not self.desk.has_applied(written):
+            if self.writer.knows(group):
+                written = self.desk.written if written is None else written
+            else:
+                written = None
+                self.writer.hurry()
+            if self._loop.time() >= deadline:
+                raise not_sure()
             await asyncio.sleep(STEP_S)
+            self.check()
+            self.look_at_tables()
+
+    async def forget_deleted(self, group: str) -> bool:
+        """The group was deleted: return when that is confirmed in the log too; False if that takes
+        long. Else a group of the same name would continue where it ended, after a failover."""
+        deadline = self._loop.time() + READY_S
+        while not self.ended and self._loop.time() < deadline:
+            if self.desk.ready:
+                self.look_at_tables()
+                if self.writer.knows(group):
+                    return await self.writer.synced(READY_S)
+                self.writer.hurry()
+            await asyncio.sleep(STEP_S)
+        return False
 
     def look_at_tables(self) -> None:
-        """Groups may have been deleted, or have another policy; topics may have more queues."""
+        """Groups may have been deleted, or have another policy; topics may have more queues. Of a
+        term that is `ready`."""
         groups, topics = self._store.groups, self._store.topics.table
+        if self._groups_at_begin is not None:
+            self._deleted.extend(each for each in self.desk.groups() if not self._had(each))
+            self._groups_at_begin = None
+        while self._deleted:
+            self._forget_deleted(self._deleted.popleft())
         if groups.table is not self._groups_seen:
             self._groups_seen = groups.table
             for group in list(self.engine.groups):
-                if group not in groups.table:
-                    self.engine.forget(group)
-                elif self.engine.groups.policy(group) != groups.policy(group):
+                if self.engine.groups.policy(group) != groups.policy(group):
                     self._change_policy(group)
-            for group in self.desk.groups():
-                if group not in groups.table:
-                    logger.info("group %s was deleted: what it has done is forgotten", group)
-                    self.writer.drop(self.desk.dropped(group))
         if topics is not self._topics_seen:
             self._topics_seen = topics
             self._queue_counts.clear()
 
+    def _had(self, group: str) -> bool:
+        return self._groups_at_begin is None or group in self._groups_at_begin
+
+    def _forget_deleted(self, group: str) -> None:
+        logger.info("group %s was deleted: what it has done is forgotten", group)
+        self.engine.forget(group)
+        self.writer.deleted(group)
+
     def _change_policy(self, group: str) -> None:
         policy, known = self._store.groups.policy(group), self.engine.groups.policy(group)
         if known is not None and known.ordering is not policy.ordering:
-            # begins again from what the log says
             logger.info("group %s has another order: its leases are forgotten", group)
-            self.engine.forget(group)
+            self.writer.forgotten(group, self.engine.forget(group))
         else:
             self.engine.open_group(group, policy)
 
@@ -243,13 +302,14 @@ class WorkTerm:
             count = self._queue_counts[topic] = max(len(self.desk.ranges(topic)), 1)
         return count
 
-    async def topics_of(self, hashes: Iterable[int]) -> list[str]:
+    async def topics_of(self, hashes: Collection[int]) -> list[str]:
         """The topics with these hashes (handle.py), of those that there are."""
-        missing = [each for each in hashes if each not in self._topic_of]
-        if missing:
-            names = [*self._store.topics.table]
-            self._topic_of.update(await asyncio.to_thread(_hashes_of, names))
-        return [self._topic_of[each] for each in hashes if each in self._topic_of]
+        table = self._store.topics.table
+        if table is not self._hashed and not all(each in self._topic_of for each in hashes):
+            self._topic_of = await asyncio.to_thread(_hashes_of, [*table])
+            self._hashed = table
+        names = (self._topic_of.get(each, "") for each in hashes)
+        return [each for each in names if each in self._store.topics.table]
 
 
 def _hashes_of(names: Sequence[str]) -> dict[int, str]:

@@ -298,6 +298,12 @@ class GroupTable(JsonTable[Json]):
         super().__init__(path, files)
         self._max_groups = max_groups
         self.table: Mapping[str, object] = {}
+        self._deleting: Listeners[[str]] = Listeners()
+
+    def on_delete(self, listener: Callable[[str], None]) -> Callable[[], None]:
+        """`listener` hears of each group that is taken out of the table, before another one of its
+        name can come. It is called with the table's lock. Returns what ends it."""
+        return self._deleting.add(listener)
 
     def names(self) -> list[str]:
         return sorted(self.table)
@@ -366,10 +372,12 @@ class GroupTable(JsonTable[Json]):
         """Caller holds the lock."""
         document = {"forbiddenTable": {}, **self._file.with_next_version(now_ms), _GROUPS: changed}
         self._file.replace(dict(sorted(document.items())))
-        self.table = changed
+        self._publish(changed)
 
     def _decode(self, document: Json) -> Json:
         return table(document, _GROUPS)
 
     def _publish(self, rows: Json) -> None:
-        self.table = rows
+        before, self.table = self.table, rows
+        for name in before.keys() - rows.keys():
+            self._deleting.tell(name)

@@ -27,6 +27,7 @@ from tandemlog.format.record.sys_flag import BORN_HOST_IPV6, STORE_HOST_IPV6
 
 from ..errors import BatchRefusedError, StoreError
 from ..leases.lease_values import DeadLetters
+from ..leases.queue_leases import QueueLeases
 from ..message_store import MessageStore
 from ..metadata.topics import TopicConfig
 from .own_batch import no_host, own_batch
@@ -69,12 +70,17 @@ class DeadLetterDesk:
 
     def bury(self, letters: DeadLetters) -> Sequence[int]:
         """Store the copies of these messages; returns the queue offsets of those that are stored.
-        Raises StoreError or MetadataError if none can be now."""
+        One that cannot be read or stored is left out, and the log names it. Raises StoreError if
+        none can be now."""
         queue = letters.queue
         topic = self._topic(queue.group)
         records, offsets = [], []
         for row, offset in enumerate(letters.offsets.tolist()):
-            record = self._record(queue.topic, queue.queue_id, offset)
+            try:
+                record = self._record(queue.topic, queue.queue_id, offset)
+            except StoreError as error:
+                _say_left_out(queue, offset, error)
+                continue
             if record is None:
                 # retention has deleted it: there is nothing to copy
                 offsets.append(offset)
@@ -88,17 +94,13 @@ class DeadLetterDesk:
             self._store.put_own(lambda: own_batch(topic, [framed for _, framed in records]))
             return offsets + [offset for offset, _ in records]
         except BatchRefusedError:
-            if len(records) == 1:
-                raise
+            logger.info("dead letters of group %s are stored one by one", queue.group)
         for offset, framed in records:
             try:
                 self._store.put_own(lambda each=framed: own_batch(topic, [each]))  # type: ignore[misc]
                 offsets.append(offset)
             except BatchRefusedError as error:
-                logger.error(
-                    "no dead letter can be stored of %s/%d at queue offset %d: %s",
-                    queue.topic, queue.queue_id, offset, error,
-                )  # fmt: skip
+                _say_left_out(queue, offset, error)
         return offsets
 
     def _framed(self, record: Record, group: str, letters: DeadLetters, row: int) -> bytes | None:
@@ -216,3 +218,10 @@ class DeadLetterDesk:
         )
         batch = own_batch(letter.topic, [framed], queue_id)
         return self._store.put(batch, holder=holder).end_offset
+
+
+def _say_left_out(queue: QueueLeases, queue_offset: int, error: StoreError) -> None:
+    logger.error(
+        "no dead letter can be stored of %s/%d at queue offset %d: %s",
+        queue.topic, queue.queue_id, queue_offset, error,
+    )  # fmt: skip

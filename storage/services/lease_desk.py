@@ -30,6 +30,7 @@ from tandemlog.format.lease.progress import (
 )
 from tandemlog.format.record.record import encode_record
 
+from ..errors import UnreadableError
 from ..folds.lease_fold import PIECE_WEIGHT
 from ..leases.handle_operations import Found, ToRead
 from ..leases.intervals import runs_of
@@ -79,9 +80,13 @@ class LeaseDesk:
         return self._began_at is not None and self._fold.next_offset >= self._began_at
 
     @property
-    def applied(self) -> bool:
-        """Whether the fold knows everything that this term has written."""
-        return self._fold.next_offset >= self._written
+    def written(self) -> int:
+        """Up to where this term has written."""
+        return self._written
+
+    def has_applied(self, log_offset: int) -> bool:
+        """Whether the fold knows everything that was written up to there."""
+        return self._fold.next_offset >= log_offset
 
     # ---- what the engine begins with
 
@@ -125,20 +130,25 @@ class LeaseDesk:
         self, reading: Reading, max_bytes: int, selector: Selector | None = None
     ) -> ReadBatch | None:
         """The messages of a reading, or its first ones; None if nothing can be said yet. Raises
-        StoreBusyError, UnreadableError."""
+        StoreBusyError, and UnreadableError if the disk cannot read the first one."""
         queue = reading.queue
         keyed = queue.policy.ordering is Ordering.KEY
         if not len(reading.again):
-            return self._read_run(
+            return self._read_first(
                 queue.topic, queue.queue_id, reading.start, reading.end, max_bytes, selector, keyed
             )
         batches: list[ReadBatch] = []
         starts, ends = runs_of(reading.again)
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
             while start < end and max_bytes > 0:
-                batch = self._read_run(
-                    queue.topic, queue.queue_id, start, end, max_bytes, selector, keyed
-                )
+                try:
+                    batch = self._read_first(
+                        queue.topic, queue.queue_id, start, end, max_bytes, selector, keyed
+                    )
+                except UnreadableError:
+                    if not batches:
+                        raise
+                    batch = None
                 if batch is None:
                     return joined(batches) if batches else None
                 batches.append(batch)
@@ -147,6 +157,25 @@ class LeaseDesk:
             if start < end:
                 break
         return joined(batches)
+
+    def _read_first(
+        self,
+        topic: str,
+        queue_id: int,
+        start: int,
+        end: int,
+        max_bytes: int,
+        selector: Selector | None,
+        keyed: bool,
+    ) -> ReadBatch | None:
+        """As `_read_run`; raises UnreadableError only for the message at `start` itself, and not
+        for one that a filter selects later."""
+        try:
+            return self._read_run(topic, queue_id, start, end, max_bytes, selector, keyed)
+        except UnreadableError:
+            if end - start <= 1:
+                raise
+        return self._read_run(topic, queue_id, start, start + 1, max_bytes, selector, keyed)
 
     def _read_run(
         self,
@@ -196,8 +225,8 @@ class LeaseDesk:
         )
 
     def found(self, to_read: ToRead) -> Found:
-        """The messages that lie at the places of these handles. Raises StoreBusyError,
-        UnreadableError."""
+        """The messages that lie at the places of these handles, as far as the disk can read them.
+        Raises StoreBusyError."""
         offsets = to_read.handles["queue_offset"].astype(np.int64)
         wanted = np.unique(offsets)
         queue = to_read.queue
@@ -206,9 +235,13 @@ class LeaseDesk:
         starts, ends = runs_of(wanted)
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
             while start < end:
-                batch = self._read_run(
-                    queue.topic, queue.queue_id, start, end, FOUND_BYTES, None, keyed=True
-                )
+                try:
+                    batch = self._read_first(
+                        queue.topic, queue.queue_id, start, end, FOUND_BYTES, None, keyed=True
+                    )
+                except UnreadableError:
+                    start += 1
+                    continue
                 if batch is None:
                     break
                 at = wanted.searchsorted(batch.offsets)

@@ -36,7 +36,7 @@ OF_THE_NODE = (
     "delayed_rolled_total", "work_unacked", "work_leased", "work_oldest_unacked_seconds",
     "work_receives_waiting", "work_delivered_total", "work_redelivered_total",
     "work_acknowledged_total", "work_retried_total", "work_expired_total",
-    "work_dead_letters_total", "work_invalid_handles_total",
+    "work_set_aside_total", "work_dead_letters_total", "work_invalid_handles_total",
     "delayed_rolled_total", "transactions_open", "transactions_oldest_seconds",
     "transactions_committed_total", "transactions_rolled_back_total",
     "transactions_given_up_total", "transactions_checks_total", "transactions_finished_total",

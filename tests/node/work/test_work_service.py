@@ -180,6 +180,14 @@ async def test_dead_letters_are_sent_again_and_purged(tmp_path: Path) -> None:
         assert (await node.dead_letters.list("other", 0, 10)).left == 0
 
 
+async def test_two_operators_send_a_dead_letter_again_once(node: Node) -> None:
+    await dead_letters(node, 1)
+    both = await asyncio.gather(*(node.dead_letters.resend(GROUP, [0], "me") for _ in range(2)))
+    assert sorted(each.sent for each in both) == [(), (0,)]
+    assert bodies(await receive(node, wait_ms=5_000)) == [b"0"]
+    assert bodies(await receive(node)) == []
+
+
 async def test_a_receive_waits_for_a_message_of_any_queue(node: Node) -> None:
     waiting = [asyncio.create_task(receive(node, wait_ms=20_000)) for _ in range(3)]
     await until(lambda: node.work.term.waiting.count == 3)  # type: ignore[union-attr]
@@ -193,7 +201,7 @@ async def test_a_receive_waits_for_a_message_of_any_queue(node: Node) -> None:
 
 
 async def test_a_receive_of_other_queues_passes_its_wake_up_on(node: Node) -> None:
-    other = asyncio.create_task(receive(node, wait_ms=3_000, queues=(2,)))
+    other = asyncio.create_task(receive(node, wait_ms=3_000, queues=frozenset({2})))
     await until(lambda: node.work.term is not None and node.work.term.waiting.count == 1)
     mine = asyncio.create_task(receive(node, wait_ms=20_000))
     await until(lambda: node.work.term.waiting.count == 2)  # type: ignore[union-attr]

@@ -131,7 +131,7 @@ class DelayFold(ServiceFold):
         )
         of_recalls = np.arange(len(rows)) >= np.count_nonzero(ordinary)
         keys = keys_of_broker(data, headers, of_recalls)
-        self.rows.end_keys(keys[keys != 0])
+        self.rows.end_keys(keys, columns.physical_offset[rows])
 
     def _clear(self) -> None:
         self.rows.clear()

@@ -166,9 +166,19 @@ class WaitingRows:
         rows = self._places(offsets)
         return self._end_rows(rows[rows >= 0])
 
-    def end_keys(self, keys: Numbers) -> Numbers:
-        """As `end`, by the hashes of their keys: every record that has one of them."""
-        mine = np.isin(self._keys[: self._used], keys[keys != 0])
+    def end_keys(self, keys: Numbers, behind: Numbers) -> Numbers:
+        """As `end`, by the hashes of their keys: every record with one of `keys` that stands before
+        the log offset beside it in `behind`; a key of 0 ends none."""
+        order = np.lexsort((behind, keys))
+        keys, behind = keys[order], behind[order]
+        # of each key the last record that ends it
+        last = np.append(keys[1:] != keys[:-1], True)[: len(keys)] & (keys != 0)
+        keys, behind = keys[last], behind[last]
+        if not len(keys):
+            return _NO_ROWS
+        known = self._keys[: self._used]
+        found = np.minimum(keys.searchsorted(known), len(keys) - 1)
+        mine = (keys[found] == known) & (self._offsets[: self._used] < behind[found])
         mine &= self._states[: self._used] != ENDED
         return self._end_rows(mine.nonzero()[0])
 
@@ -328,8 +338,8 @@ class WaitingRows:
             rows = (self._due[: self._used] < self._near_end).nonzero()[0]
             rows = rows[self._states[rows] != ENDED]
         elif self._arrived:
-            rest = self._near[self._near_begin :]
-            rest = rest[self._states[rest] != ENDED]
+            # the taken ones too, which may be released
+            rest = self._near[self._states[self._near] != ENDED]
             rows = np.concatenate((rest, *self._arrived))
         else:
             return

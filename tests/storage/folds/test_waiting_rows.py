@@ -56,10 +56,16 @@ class AgainstADictionary(RuleBasedStateMachine):
         assert sorted(ended.tolist()) == sorted(set(some))
         self._forget(some)
 
-    @rule(key=st.integers(0, 3))
-    def end_keys(self, key: int) -> None:
-        mine = [o for o, (_, k) in self.plain.items() if k == key and key]
-        assert self.rows.end_keys(numbers([key])).tolist() == mine
+    @rule(ends=st.lists(st.tuples(st.integers(0, 3), st.floats(0, 1.1)), max_size=4))
+    def end_keys(self, ends: list[tuple[int, float]]) -> None:
+        places = [(key, int(self.next * share)) for key, share in ends]
+        mine = [
+            offset
+            for offset, (_, key) in self.plain.items()
+            if key and any(key == other and offset < behind for other, behind in places)
+        ]
+        keys, behind = numbers(key for key, _ in places), numbers(at for _, at in places)
+        assert self.rows.end_keys(keys, behind).tolist() == mine
         self._forget(mine)
 
     @rule(share=st.floats(0, 1))
@@ -185,3 +191,15 @@ def test_a_backlog_goes_by_time_and_in_log_order(backlog: int) -> None:
         seen += list(zip(found.due_ms.tolist(), found.offsets.tolist(), strict=True))
     assert len(seen) == backlog
     assert seen == sorted(seen)
+
+
+def test_a_released_row_is_due_at_once_though_others_came_meanwhile() -> None:
+    rows = WaitingRows()
+    rows.append(new(numbers([100]), numbers([5]), numbers([0])))
+    rows.take(rows.due(10, 9).offsets)
+    assert not len(rows.due(10, 9))
+    rows.append(new(numbers([200]), numbers([10]), numbers([0])))
+    assert rows.due(10, 9).offsets.tolist() == [200]
+    rows.release(numbers([100]))
+    assert rows.due(10, 9).offsets.tolist() == [100, 200]
+    assert rows.next_due_ms(10) == 5

@@ -403,3 +403,19 @@ def test_a_message_that_a_broker_delivered_does_not_come_again() -> None:
     desk = ready_desk(bench)
     bench.clock.advance(10)
     assert come(bench, desk) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["batch by batch", "in one batch"])
+def test_a_message_that_a_broker_tries_again_waits_though_it_came_before(together: bool) -> None:
+    """Its group failed, and the broker let it wait a second time, with the same key."""
+    bench = bench_of()
+    wait = waiting_put(bench, "a", level=1)
+    for put in (wait, replace(wait, topic="T", queue_id=0), wait):
+        bench.store.put_own(lambda put=put: batch_of([put]))  # type: ignore[misc]
+        if not together:
+            bench.settle()
+    bench.settle()
+    assert len(bench.store.delays.rows) == 1
+    desk = ready_desk(bench)
+    bench.clock.advance(10)
+    assert come(bench, desk) == [b"a", b"a"]

@@ -76,6 +76,9 @@ def verify_command(
 ) -> None:
     """Check every record, every queue entry and every index entry against the log.
 
+    The snapshots of producers, delays, leases and transactions are compared with what the log
+    says up to their positions.
+
     With --against, also compare it with another store: logs byte by byte, queues entry by entry,
     index entries as a set. With --spark, and for a node or a folder of log files, only the log is
     checked and compared. Exit code 1 means that something is wrong or differs; the first finding
@@ -211,7 +214,7 @@ def _check_store(store: str, config: StoreConfig, job: Job) -> _Check:
         f"{store}: log {report.log_start}..{report.log_end}, {counted(report.records, 'record')}, "
         f"{counted(report.units, 'queue entry', 'queue entries')}, "
         f"{counted(report.index_entries, 'entry', 'entries')} in "
-        f"{counted(report.index_files, 'index file')}",
+        f"{counted(report.index_files, 'index file')}{_folds_text(report)}",
         {
             "log_start": report.log_start,
             "log_end": report.log_end,
@@ -219,6 +222,7 @@ def _check_store(store: str, config: StoreConfig, job: Job) -> _Check:
             "queue_entries": report.units,
             "index_entries": report.index_entries,
             "index_files": report.index_files,
+            "folds": report.folds,
         },
         report.notes,
         report.faults,
@@ -238,6 +242,11 @@ def _check_store(store: str, config: StoreConfig, job: Job) -> _Check:
         check.sentence = f"{store}: {_log_sentence(result)}, {LOG_ALONE}"
         check.figures |= _log_figures(result)
     return check
+
+
+def _folds_text(report: VerifyReport) -> str:
+    names = ", ".join(sorted(report.folds))
+    return f", {counted(len(report.folds), 'snapshot')} ({names})" if names else ""
 
 
 def _check_log(store: str, config: StoreConfig | None, job: Job) -> _Check:

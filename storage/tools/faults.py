@@ -58,7 +58,8 @@ class VerifyReport(FaultReport):
     """What verify looked at; the log's faults come before those of what is derived from it.
     `light_queues` are those that the log names in a store that has none: its broker did not keep
     them. `finished` False: a fault ended the check. `log_is_whole` False: the log itself has a
-    fault, does not end in zeros, or has a queue that began again."""
+    fault, does not end in zeros, or has a queue that began again. `folds`: the log offset of each
+    fold's snapshot that was compared."""
 
     log_start: int = 0
     log_end: int = 0
@@ -70,6 +71,7 @@ class VerifyReport(FaultReport):
     finished: bool = True
     log_is_whole: bool = True
     light_queues: set[str] = field(default_factory=set)
+    folds: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@
     index    every entry points to a record with that key, and has its store time; every key of
              every record is there; every chain follows the hashes
 
+    folds    each snapshot says what a fold says that is made from the log (verify_folds.py)
     small    checksums and plausible values (verify_small.py)
 
 The log is walked once, by columns, and the queues and the index are checked against each stretch of
@@ -59,6 +60,7 @@ from .faults import (
     set_aside_caution,
     unreadable_fault,
 )
+from .verify_folds import FoldCheck
 from .verify_index import IndexCheck
 from .verify_small import small_faults
 
@@ -134,6 +136,7 @@ class _Verification:
         self._begun_again: dict[tuple[str, int], int] = {}
         self._report = VerifyReport(notes=[*self._geometry.notes, *unread_tables(files, paths)])
         self._index = IndexCheck(self._geometry, files, self._report)
+        self._folds = FoldCheck(self._config, files, self._point, self._log.start, self._report)
 
     def run(self, progress: Progress | None) -> VerifyReport:
         report = self._report
@@ -175,6 +178,7 @@ class _Verification:
         self._check_ends()
         self._check_beginning()
         self._index.finish(scanner.end)
+        self._folds.finish(scanner.end, scanner.damages)
         times = {"newest_time": self._newest_time, "log_end": scanner.end}
         report.add_faults(small_faults(self._paths, self._files, **times))
         if self._extended:
@@ -215,6 +219,7 @@ class _Verification:
         if not self._in_rocksdb:
             self._check_units(columns)
         self._index.check(columns, part, self._dispatched(), self._delay_levels)
+        self._folds.take(columns, part)
 
     # ---- queues
 

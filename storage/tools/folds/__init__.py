@@ -1,0 +1,1 @@
+"""For verify: how the snapshot of each fold is compared with the same fold made from the log."""

@@ -28,6 +28,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -52,6 +53,7 @@ from .endpoints import parse_endpoints
 from .newest_epoch import NewestEpoch, deposed, is_current
 from .node import Node, left_if_it_fails
 from .paging import pages_of_topics
+from .silent_master import Asked, SilentMaster
 from .topology import NodeInfo, Topology, merge_answers
 
 if TYPE_CHECKING:
@@ -102,6 +104,7 @@ class Connection:
         self._patient = False
         self._listener: asyncio.Task[None] | None = None
         self._files = SecurityFiles(self.options.security)
+        self._silence = SilentMaster(self)
         self._nodes: dict[str, Node] = {}
         self._retired: list[Node] = []
         self._closing: set[asyncio.Task[None]] = set()
@@ -123,7 +126,7 @@ class Connection:
         tasks = [task for task in ours if task is not None]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, self._silence.close(), return_exceptions=True)
         nodes = [*self._nodes.values(), *self._retired]
         self._nodes, self._retired = {}, []
         await asyncio.gather(*(node.close() for node in nodes), *self._closing)
@@ -161,7 +164,30 @@ class Connection:
             data_connections=self.options.data_connections,
             epochs=self.epochs,
             http_proxy=self.options.http_proxy,
+            watched=self._watched,
         )
+
+    def _watched(self, node: Node) -> AbstractAsyncContextManager[object]:
+        """Around a call of `node`: one of the master is left if that is silent and not the master
+        any more."""
+        if self._master is not None and self._master.endpoint == node.endpoint:
+            return self._silence.watched(node, self.master_id)
+        master = self.topology.authority
+        if master is not None and master.endpoint == node.endpoint:
+            return self._silence.watched(node, master.node_id)
+        return contextlib.nullcontext()
+
+    async def answers(self, node: Asked, timeout_s: float) -> bool:
+        """Whether the node at this endpoint says anything in this time."""
+        request = admin_pb2.DescribeClusterRequest()
+        asked = self.node(node.endpoint)
+        try:
+            await asked.ask(asked.admin.DescribeCluster, request, round(timeout_s * 1000))
+        except NodeUnavailableError:
+            return False
+        except TandemlogError:
+            pass  # a refusal is an answer
+        return True
 
     def _retire(self, node: Node) -> None:
         """Calls that `node` has begun may end. Its channel is closed when the certificates are

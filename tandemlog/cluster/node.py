@@ -9,7 +9,7 @@ Whatever a call ends with becomes an error of this package, which names the endp
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -85,7 +85,8 @@ ResultT = TypeVar("ResultT")
 class Node:
     """One node under one endpoint, with its stubs. Raises SecurityError for files that cannot be
     used. `number` is that of the certificates with which its channel was made. An answer that is
-    older than `epochs` knows is not believed: its call raises NotMasterError."""
+    older than `epochs` knows is not believed: its call raises NotMasterError. `watched` is what a
+    call is within while it has no answer: see silent_master.py."""
 
     def __init__(
         self,
@@ -95,8 +96,10 @@ class Node:
         data_connections: str = "never",
         epochs: NewestEpoch | None = None,
         http_proxy: bool = False,
+        watched: "Callable[[Node], AbstractAsyncContextManager[Any]] | None" = None,
     ) -> None:
         self.endpoint = endpoint
+        self._watched = watched or _unwatched
         self._epochs = epochs or NewestEpoch()
         self._files = files or SecurityFiles(Security())
         try:
@@ -195,9 +198,10 @@ class Node:
         """The answer by a data connection; None if there is none. Raises as `call`."""
         metadata = self.metadata
         try:
-            return await self.data.pull(
-                request.SerializeToString(), _authorization(metadata), timeout_ms / 1000
-            )
+            async with self._watched(self):
+                return await self.data.pull(
+                    request.SerializeToString(), _authorization(metadata), timeout_ms / 1000
+                )
         except DataStatusError as error:
             raise await self._failure(status_of(error.code), error.text, metadata) from None
         except TimeoutError:
@@ -211,7 +215,8 @@ class Node:
         metadata = self.metadata
         try:
             call = method(request, timeout=timeout_ms / 1000, metadata=metadata)
-            answer = await own_grpc.note_call(call)
+            async with self._watched(self):
+                answer = await own_grpc.note_call(call)
         except own_grpc.aio.AioRpcError as error:
             raise await self.failure(error, metadata) from None
         except own_grpc.aio.UsageError as error:
@@ -250,6 +255,10 @@ class Node:
         text = f"{self.endpoint}: {fault.text}"
         kind = AuthenticationError if fault.certain else NodeUnavailableError
         return kind(text, reason=fault.short)
+
+
+def _unwatched(_: Node) -> AbstractAsyncContextManager[None]:
+    return nullcontext()
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..cluster.append_call import AppendCall, CallOverError
 from ..cluster.connection import Connection
 from ..cluster.node import Node
+from ..cluster.silent_master import SILENCE_S, successor
 from ..errors import (
     AuthenticationError,
     ClientClosedError,
@@ -54,8 +55,6 @@ CROWDED: Final = 2
 """Requests without an answer from which on a batch that is not full waits for one of them."""
 CROWDED_LINGER_S: Final = 0.1
 """How long it waits at most."""
-SILENCE_S: Final = 0.5
-"""Without an answer that is due, before the other nodes are asked for the master."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,8 +323,7 @@ class Sender:
             call.cancel()
 
     async def _doubt(self, node: Node, node_id: str, call: AppendCall) -> None:
-        """Give the stream up if the node is silent and another one is the master by now. Which one
-        is told by ids: a node may be known under several endpoints."""
+        """Give the stream up if the node is silent and another one is the master by now."""
         while True:
             await asyncio.sleep(SILENCE_S)
             if self._is_stranger():
@@ -333,12 +331,9 @@ class Sender:
             due = None if self._guard is None else self._guard.when()
             if due is None or self._loop.time() - due + self._options.answer_seconds < SILENCE_S:
                 continue
-            master = (await self._connection.refresh()).authority
-            if master is not None and master.node_id != node_id:
-                self._failure = NodeUnavailableError(
-                    f"{node_id} ({node.endpoint}) is silent, and {master.node_id} "
-                    f"({master.endpoint}) is the master of epoch {master.epoch} by now"
-                )
+            error = await successor(self._connection, node, node_id)
+            if error is not None:
+                self._failure = error
                 call.cancel()
                 return
 

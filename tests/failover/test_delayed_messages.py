@@ -6,7 +6,6 @@ acknowledged never comes.
 
 import contextlib
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
@@ -16,6 +15,7 @@ import pytest
 
 from helpers.elected import Elected
 from helpers.elected_nodes import SETTLE_S
+from helpers.master_faults import FAULTS
 from helpers.running import wait_until
 from tandemlog import Admin, Message, Producer, SendResult, TandemlogError
 from tandemlog.errors import NotWaitingError
@@ -114,29 +114,7 @@ class Senders:
             assert not early, f"{node.node_id}: {len(early)} came too early: {early[:5]}"
 
 
-def kill(nodes: Elected) -> None:
-    master = nodes.wait_master()
-    master.kill()
-    nodes.wait_master(other_than=master)
-    master.start(wait=False)
-
-
-def pause(nodes: Elected) -> None:
-    """For longer than its lease: when it goes on, it still believes to be the master."""
-    master = nodes.wait_master()
-    master.pause()
-    nodes.wait_master(other_than=master)
-    time.sleep(1.0)
-    master.resume()
-
-
-def switch(nodes: Elected) -> None:
-    master = nodes.wait_master()
-    nodes.tandemlog("switchover", "--yes")
-    nodes.wait_master(other_than=master)
-
-
-@pytest.mark.parametrize("fault", [kill, pause, switch])
+@pytest.mark.parametrize("fault", FAULTS)
 def test_each_comes_once_whatever_happens_to_the_master(
     tmp_path: Path, fault: Callable[[Elected], None]
 ) -> None:

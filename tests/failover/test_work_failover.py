@@ -1,7 +1,14 @@
-"""Work on a queue while masters are killed: every message is done, and one whose acknowledgement
-was confirmed does not come again."""
+"""Work on queues while the master is killed, paused and switched: every message is done or a dead
+letter, and one whose acknowledgement was confirmed does not come again.
+
+Two groups work on the same messages, one of them in the order of each queue.
+"""
 
 import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -9,32 +16,46 @@ import pytest
 
 import tandemlog
 from helpers.elected import Elected
-from helpers.elected_nodes import Account
+from helpers.elected_nodes import SETTLE_S, Account
+from helpers.master_faults import kill, switch
 from helpers.running import wait_until
 from tandemlog import Delivery, WorkOptions, errors
 from tandemlog_server.cli.local.drills import TOPIC
 
 pytestmark = [pytest.mark.cluster, pytest.mark.lane("elections")]
 
-GROUP = "workers"
-OPTIONS = WorkOptions(wait_ms=1_000)
+OPTIONS = WorkOptions(wait_ms=5_000)
+TO_RETRY, TO_REJECT, TO_EXHAUST = 11, 13, 47
+"""Every so manieth message is tried again, is rejected, or fails each time."""
+ATTEMPTS = 5
+NOTICED_S = 4.0
+"""A consumer goes on so soon after the next master leads, on a machine that has other work too. The
+long poll of a consumer and the time of a call are longer."""
 
 
 class Working:
     """Handlers in threads; `with` it while things happen to the nodes. `done`: the bodies whose
-    acknowledgement was confirmed, `again`: those that came after that."""
+    acknowledgement was confirmed, `again`: those that came after that; `dead`: those that were
+    rejected, or failed in the last attempt."""
 
-    def __init__(self, endpoints: list[str]) -> None:
+    def __init__(self, endpoints: list[str], group: str, *, ordered: bool = False) -> None:
+        self.group = group
         self.done: set[bytes] = set()
+        self.dead: set[bytes] = set()
         self.again: list[bytes] = []
-        self.unknown = 0
+        self.attempts: dict[bytes, int] = defaultdict(int)
+        self.out_of_order: list[tuple[int, int]] = []
+        self.times: list[float] = []
         self.fault: BaseException | None = None
+        self._last: dict[int, int] = {}
+        self._ordered = ordered
         self._lock = threading.Lock()
-        self._consumer = tandemlog.Consumer(endpoints, group=GROUP)
+        self._consumer = tandemlog.Consumer(endpoints, group=group)
         self.work = self._consumer.work(
-            TOPIC, handler=self._handle, concurrency=4, lease=20, options=OPTIONS
-        )
-        self._thread = threading.Thread(target=self._run, name="working", daemon=True)
+            TOPIC, handler=self._handle, concurrency=4, lease=20, options=OPTIONS,
+            ordered=ordered, max_attempts=ATTEMPTS, backoff=(0.02,),
+        )  # fmt: skip
+        self._thread = threading.Thread(target=self._run, name=group, daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -42,7 +63,7 @@ class Working:
 
     def __exit__(self, *_: object) -> None:
         self.work.stop()
-        self._thread.join(60)
+        self._thread.join(SETTLE_S)
         self._consumer.close()
 
     def _run(self) -> None:
@@ -52,44 +73,115 @@ class Working:
             self.fault = error
 
     def _handle(self, delivery: Delivery) -> None:
-        body = delivery.body
+        body, number = delivery.body, int(delivery.body)
         with self._lock:
+            self.times.append(time.monotonic())
             if body in self.done:
                 self.again.append(body)
+            self.attempts[body] = max(self.attempts[body], delivery.attempt)
+            place = delivery.message
+            if place.queue_offset < self._last.get(place.queue_id, -1):
+                self.out_of_order.append((place.queue_id, place.queue_offset))
+        if number % TO_REJECT == 0:
+            self._is_dead(body)
+            raise tandemlog.Reject("not wanted")
+        if number % TO_EXHAUST == 0:
+            if delivery.attempt >= ATTEMPTS:
+                self._is_dead(body)
+            raise ValueError("never")
+        if number % TO_RETRY == 0 and delivery.attempt == 1:
+            raise tandemlog.RetryAfter(0.05, "later")
         try:
             delivery.ack(sync=True)
         except errors.TandemlogError:
-            self.unknown += 1  # it comes again
-            return
+            return  # it comes again
         with self._lock:
             self.done.add(body)
+            if self._ordered:
+                last = self._last.get(place.queue_id, -1)
+                self._last[place.queue_id] = max(last, place.queue_offset)
+
+    def _is_dead(self, body: bytes) -> None:
+        with self._lock:
+            self.dead.add(body)
+
+    @property
+    def ended(self) -> set[bytes]:
+        return self.done | self.dead
+
+    def wait_more(self) -> None:
+        before = len(self.ended)
+        wait_until(
+            lambda: f"{self.group} to go on: {self.fault}, {self.work.statistics()}",
+            lambda: len(self.ended) > before + 50,
+            SETTLE_S,
+        )
+
+    def wait_handled(self, since: float) -> float:
+        """Seconds from `since` (monotonic) to the first message after it."""
+        wait_until(
+            lambda: f"a message for {self.group}: {self.fault}",
+            lambda: self.times[-1] > since,
+            SETTLE_S,
+        )
+        return min(each - since for each in list(self.times) if each > since)
+
+    def check(self, wanted: set[bytes], cluster: Elected) -> None:
+        wait_until(
+            lambda: f"the rest of {self.group}: {self.fault}, {self.work.statistics()}",
+            lambda: wanted <= self.ended,
+            SETTLE_S,
+        )
+        dead = {
+            body for body in wanted if int(body) % TO_REJECT == 0 or int(body) % TO_EXHAUST == 0
+        }
+        with tandemlog.WorkAdmin(cluster.endpoints) as admin:
+
+            def settled() -> bool:
+                found = admin.group_work(self.group)
+                return (found.leased, found.ready, found.waiting_retry) == (0, 0, 0)
+
+            wait_until(f"nothing to be left of {self.group}", settled, SETTLE_S)
+        master = cluster.wait_master()
+        letters = Counter(each.body for each in master.read_queue(f"%DLQ%{self.group}", 0))
+        assert self.fault is None
+        assert self.again == [], "these came after their acknowledgement was confirmed"
+        assert dead <= letters.keys() <= self.dead, "a dead letter is lost, or was none"
+        assert max(letters.values()) <= 2, letters.most_common(3)
+        assert not self.dead & self.done
+        tried_again = [body for body in self.done if int(body) % TO_RETRY == 0]
+        assert all(self.attempts[body] > 1 for body in tried_again)
+        assert self.out_of_order == []
 
 
-def test_each_message_is_done_through_two_failovers(tmp_path: Path) -> None:
+def stand_still(cluster: Elected, all_working: Sequence[Working]) -> None:
+    """The master, until the next one leads and the consumers have found that one; then it goes on,
+    and still believes to be the master."""
+    master = cluster.wait_master()
+    master.pause()
+    cluster.wait_master(other_than=master)
+    led = time.monotonic()
+    noticed = [each.wait_handled(led) for each in all_working]
+    master.resume()
+    assert max(noticed) < NOTICED_S, noticed
+
+
+def test_each_message_ends_whatever_happens_to_the_master(tmp_path: Path) -> None:
     with Elected(tmp_path) as cluster, Account(cluster.endpoints) as account:
         cluster.wait_in_sync(count=3)
-        with Working(cluster.endpoints) as working:
-            wait_until("the first messages", lambda: len(working.done) > 20, 60)
-            for _ in range(2):
-                master = cluster.wait_master()
-                before = len(working.done)
-                master.kill()
-                wait_until(
-                    lambda: f"work to continue: {working.fault}",
-                    lambda n=before: len(working.done) > n + 50,  # type: ignore[misc]
-                    60,
-                )
-                master.start()
+        with (
+            Working(cluster.endpoints, "workers") as workers,
+            Working(cluster.endpoints, "in-order", ordered=True) as in_order,
+        ):
+            both = workers, in_order
+            for fault in (partial(stand_still, all_working=both), kill, switch):
+                for working in both:
+                    working.wait_more()
+                fault(cluster)
                 cluster.wait_all_in_sync()
+            for working in both:
+                working.wait_more()
             account.stop()
             wanted = {b"%d" % number for number in account.acknowledged}
-            wait_until(
-                lambda: f"the rest to be done: {working.fault}, {working.work.statistics()}",
-                lambda: wanted <= working.done,
-                60,
-            )
-        assert working.fault is None
-        assert working.again == []
-        with tandemlog.WorkAdmin(cluster.endpoints) as admin:
-            found = admin.group_work(GROUP)
-        assert (found.leased, found.ready, found.dead_letters) == (0, 0, 0)
+            for working in both:
+                working.check(wanted, cluster)

@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 from ...errors import BadRecordError, TandemlogError
 from ...format.lease.policy import MAX_HANDLES, AckResult
 from ...v1 import work_pb2
-from .leased_batch import LOST, TAKEN, WAITING, LeasedBatch, Taken, lost_error
+from .leased_batch import ACKED, LOST, TAKEN, WAITING, LeasedBatch, Taken, lost_error
+from .settler import Settled
 from .work_calls import WorkCalls
 from .work_statistics import WorkCounters
 
@@ -45,6 +46,19 @@ class OpenLeases:
     def count(self, state: int) -> int:
         """Any thread."""
         return sum(each.states.count(state) for each in list(self.batches))
+
+    def done(self, settled: Sequence[Settled]) -> None:
+        """These are acknowledged. While that looked for a master, the next one may have delivered
+        them once more: no caller gets them from what waits here."""
+        offsets: dict[tuple[str, int], set[int]] = {}
+        for batch, row, *_ in settled:
+            place = batch.topic, batch.queue_id
+            offsets.setdefault(place, set()).add(batch.queue_offsets[row])
+        for batch in self.batches:
+            again = offsets.get((batch.topic, batch.queue_id), ())
+            for row in batch.rows_in(WAITING) if again else ():
+                if batch.queue_offsets[row] in again:
+                    batch.states[row] = ACKED
 
     async def look(self) -> None:
         """Drop what has ended, and renew what is due. Raises an error that does not pass."""

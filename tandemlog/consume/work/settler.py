@@ -39,7 +39,8 @@ _COUNTERS: Final = {ACKED: "acked", RETRIED: "retried", REJECTED: "rejected", RE
 
 
 class Settler:
-    """See the module. `fail` is called with an error that does not pass."""
+    """See the module. `fail` is called with an error that does not pass; `done` with messages whose
+    acknowledgement was sent more than once and is known now, before their callers hear of it."""
 
     def __init__(
         self,
@@ -47,11 +48,13 @@ class Settler:
         counters: WorkCounters,
         linger_s: float,
         fail: Callable[[TandemlogError], None],
+        done: Callable[[Sequence[Settled]], None],
     ) -> None:
         self._calls = calls
         self._counters = counters
         self._linger_s = linger_s
         self._fail = fail
+        self._done = done
         self._pending: deque[Settled] = deque()
         self._sending = 0
         self._armed = False
@@ -217,6 +220,9 @@ class Settler:
                     lost.append((settled, _known(result)))
             fine -= len(lost)
         setattr(self._counters, counter, getattr(self._counters, counter) + fine)
+        if repeated and state == ACKED:
+            too_late = [settled for settled, _ in lost]
+            self._done([each for each in rows if each not in too_late] if too_late else rows)
         for (batch, row, *_, future), result in lost:
             if future is not None and not future.done():
                 future.set_exception(lost_error(batch, row, result))

@@ -110,7 +110,7 @@ class WorkCore:
         if self.stopping:
             self.stopped.set()
         linger_s = self.options.linger_ms / 1e3
-        self._settler = Settler(self.calls, self.counters, linger_s, self._fail)
+        self._settler = Settler(self.calls, self.counters, linger_s, self._fail, self._leases.done)
         self._tasks = [
             loop.create_task(self._guard(self._intake()), name="tandemlog-work"),
             loop.create_task(self._guard(self._renewal()), name="tandemlog-leases"),

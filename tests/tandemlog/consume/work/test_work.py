@@ -345,6 +345,31 @@ async def test_acknowledgements_wait_for_a_master(
         await until(lambda: work.statistics().acked == 1)
 
 
+async def test_what_was_acknowledged_is_not_handed_out_from_what_waits_here(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next master delivers a message once more while its acknowledgement looks for a master."""
+    await fill(cluster, 1)
+    caplog.set_level(logging.WARNING)
+    options = ConnectionOptions(retry_timeout_ms=100, discovery_timeout_ms=100)
+    async with (
+        AsyncConsumer(cluster.endpoints, group="billing", connection=options) as impatient,
+        impatient.work("orders", options=OPTIONS, prefetch=10) as work,
+    ):
+        delivery = await next_of(work)
+        (row,) = cluster.work.group("billing").rows.values()
+        row.handle, row.free_at = b"", 0.0  # and the first handle is still good
+        cluster.work.wake()
+        await until(lambda: work.statistics().waiting == 1)
+        cluster.promote("")
+        await delivery.ack()
+        await until(lambda: "wait for a master" in caplog.text)
+        cluster.promote("n1")
+        await until(lambda: work.statistics().acked == 1)
+        assert await work.poll(50) is None
+        assert work.statistics().waiting == 0
+
+
 async def test_one_message_of_a_queue_at_a_time(
     cluster: FakeCluster, consumer: AsyncConsumer
 ) -> None:

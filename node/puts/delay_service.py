@@ -72,7 +72,7 @@ class DelayService:
         if self._task is not None:
             await stopped(self._task)
             self._task = None
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._note_progress)
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._note_last)
         self.desk.end()
 
     def close(self) -> None:
@@ -114,6 +114,14 @@ class DelayService:
         if due_ms is None:
             return IDLE_S if self.desk.ready else LOOK_S
         return min(max((due_ms - self._store.clock.now_ms()) / 1000, 0.001), LOOK_S)
+
+    def _note_last(self) -> None:
+        """The next broker reads what came up to here: it has to be durable before."""
+        try:
+            self._store.flush()
+        except StoreError:
+            return  # the store says so itself
+        self._note_progress()
 
     def _note_progress(self) -> None:
         """What a broker would read; while that fails the store is as it was."""

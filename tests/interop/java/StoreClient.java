@@ -145,6 +145,8 @@ public final class StoreClient {
                 return put(JSON.parseObject(words[1]));
             case "transactions":
                 return transactions(words[1], Integer.parseInt(words[2]));
+            case "send_back":
+                return sendBack(queue(words[1], words[2]), Long.parseLong(words[3]), words[4], Integer.parseInt(words[5]));
             case "consume":
                 return consume(words[1], words[2], Integer.parseInt(words[3]), Integer.parseInt(words[4]));
             case "pop":
@@ -326,6 +328,14 @@ public final class StoreClient {
         }
         sender.shutdown();
         return Map.of("sent", count);
+    }
+
+    /** What a consumer of `group` does that could not handle the message. */
+    private Map<String, Object> sendBack(MessageQueue queue, long offset, String group, int level) throws Exception {
+        Made.reaches(consumer, queue);
+        MessageExt message = consumer.pull(queue, "*", offset, 1, 20000).getMsgFoundList().get(0);
+        consumer.sendMessageBack(message, level, broker, group);
+        return Map.of("sent_back", message.getKeys());
     }
 
     /** A push consumer that sends every third message back once, and ends after `count` messages. */

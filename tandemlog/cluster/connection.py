@@ -177,7 +177,7 @@ class Connection:
             return self._silence.watched(node, master.node_id)
         return contextlib.nullcontext()
 
-    async def answers(self, node: Asked, timeout_s: float) -> bool:
+    async def responds(self, node: Asked, timeout_s: float) -> bool:
         """Whether the node at this endpoint says anything in this time."""
         request = admin_pb2.DescribeClusterRequest()
         asked = self.node(node.endpoint)

@@ -37,7 +37,7 @@ class Asked(Protocol):
 class Cluster(Protocol):
     """What is asked of a connection."""
 
-    async def answers(self, node: Asked, timeout_s: float) -> bool:
+    async def responds(self, node: Asked, timeout_s: float) -> bool:
         """Whether `node` says anything at all in this time."""
         ...
 
@@ -108,7 +108,7 @@ class SilentMaster:
         all_answer = True
         try:
             for (endpoint, node_id), node in masters.items():
-                if await self._cluster.answers(node, SILENCE_S):
+                if await self._cluster.responds(node, SILENCE_S):
                     continue
                 all_answer = False
                 error = await successor(self._cluster, node, node_id)

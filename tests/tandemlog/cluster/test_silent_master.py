@@ -23,7 +23,7 @@ class Nodes:
         self.looked = asyncio.Event()
         self.away = False
 
-    async def answers(self, node: Any, timeout_s: float) -> bool:
+    async def responds(self, node: Any, timeout_s: float) -> bool:
         assert node is NODE
         self.questions += 1
         if self.questions >= 3:

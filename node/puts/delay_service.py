@@ -120,7 +120,7 @@ class DelayService:
         try:
             self._store.flush()
         except StoreError:
-            return  # the store says so itself
+            return  # the store reports it
         self._note_progress()
 
     def _note_progress(self) -> None:

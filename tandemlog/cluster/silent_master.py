@@ -1,7 +1,7 @@
 """Calls of a master that has gone silent are left as soon as another node leads.
 
     a call of the master ──no answer yet──▶ the master is asked who it is
-                                            it says so  ─▶ the call waits for something: asked later
+                                            it answers  ─▶ the call waits for something, asked later
                                             it does not ─▶ all nodes are asked who leads
                                               another one ─▶ the call ends: NodeUnavailableError
                                               none yet    ─▶ asked again

@@ -36,7 +36,7 @@ from tandemlog.format.record.batch import RecordBatch
 from tandemlog.format.record.record import Record, decode_record
 
 from ..clock import JUMP_MS, MAX_AHEAD_MS
-from ..errors import BatchRefusedError, StoreError, UnreadableError
+from ..errors import BatchRefusedError, OffsetOutOfRangeError, StoreError, UnreadableError
 from ..folds.waiting_rows import NewRows, Numbers
 from ..message_store import MessageStore
 from ..reads.record_copy import copy_records
@@ -50,6 +50,8 @@ MOST_BYTES: Final = 4 << 20
 ROLL_RECORDS: Final = 256
 RETRY_S: Final = 60.0
 _SCAN: Final = 1_000
+_OF_ONE: Final = (UnreadableError, BatchRefusedError, NoRecordError)
+"""What is wrong with one record, and not with the store."""
 
 
 class NotWaitingError(StoreError):
@@ -159,19 +161,20 @@ class DelayDesk:
         due = due.taken(slice(0, max(1, int(total.searchsorted(MOST_BYTES, side="right")))))
         try:
             done = self._deliver(due)
-        except (UnreadableError, BatchRefusedError) as error:
+        except _OF_ONE as error:
             done = self._one_by_one(due, error)
         self.counts.late_ms = max(0, self._store.clock.now_ms() - int(due.due_ms[0]))
         return done
 
     def _deliver(self, due: NewRows) -> int:
         """One append; the records that have no message are set aside. Raises UnreadableError, and
-        BatchRefusedError for what the log does not take; nothing is taken then."""
+        NoRecordError and BatchRefusedError for what the log has not, or does not take; nothing is
+        taken then."""
         sizes = due.sizes.astype(np.int64)
         records = copy_records(self._store.log, due.offsets, sizes)
-        found = None
-        if records is not None:
-            found = delivered(records, sizes, due.offsets, store_ipv6=self._store_ipv6)
+        if records is None:
+            raise NoRecordError("the log has no bytes there, its file is gone")
+        found = delivered(records, sizes, due.offsets, store_ipv6=self._store_ipv6)
         if found is None:
             self._put_aside(due.offsets, "no record that waits stands there")
             return len(due)
@@ -220,7 +223,7 @@ class DelayDesk:
             one = due.taken(slice(row, row + 1))
             try:
                 self._deliver(one)
-            except (UnreadableError, BatchRefusedError) as fault:
+            except _OF_ONE as fault:
                 self._put_aside(one.offsets, str(fault))
         return len(due)
 
@@ -272,7 +275,7 @@ class DelayDesk:
             record = decode_record(self._store.reader.record_at(offset), physical_offset=offset)
         except UnreadableError:
             return None
-        except NoRecordError as error:
+        except (NoRecordError, OffsetOutOfRangeError) as error:
             logger.error(
                 "the delayed message of the record at log offset %d is lost: %s", offset, error
             )
@@ -373,7 +376,7 @@ class DelayDesk:
     def _waiting_record(self, handle: RecallHandle, offset: int) -> Record:
         try:
             record = decode_record(self._store.reader.record_at(offset), physical_offset=offset)
-        except NoRecordError as error:
+        except (NoRecordError, OffsetOutOfRangeError) as error:
             raise _came(handle) from error
         real_topic = record.properties.get(REAL_TOPIC, "")
         if real_topic != handle.topic or (record.uniq_key or "") != handle.key:

@@ -17,6 +17,7 @@ from tandemlog.format.calls import MAX_ROWS
 from tandemlog.format.transaction.decision import GroupOffset
 from tandemlog.format.transaction.half import MOST_GROUP_CHARACTERS, MOST_ID_CHARACTERS
 from tandemlog.v1 import broker_pb2, common_pb2, transaction_pb2
+from tandemlog_server.storage.errors import OffsetOutOfRangeError, UnreadableError
 from tandemlog_server.storage.folds.transaction_fold import OpenHalf
 from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.reads.results import NoRecordError
@@ -189,7 +190,7 @@ class TransactionService:
                 continue
             try:
                 half = bytes(self._store.reader.record_at(halves[0].log_offset))
-            except NoRecordError as error:
+            except (NoRecordError, OffsetOutOfRangeError, UnreadableError) as error:
                 logger.warning("transaction %s is not asked about: %s", name, error)
                 continue
             size += len(half)

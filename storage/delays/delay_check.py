@@ -17,7 +17,8 @@ from tandemlog.format.arrays.grouping import distinct_pairs, distinct_slices
 from tandemlog.format.arrays.ragged import byte_array, offsets_of
 from tandemlog.format.columns.headers import HeaderColumns, gather_headers
 from tandemlog.format.columns.property_layouts import find_properties
-from tandemlog.format.constants import DELAY, DELAY_TOPICS, SCHEDULE_TOPIC
+from tandemlog.format.constants import DELAY, DELAY_TOPICS, MAX_PROPERTIES, SCHEDULE_TOPIC
+from tandemlog.format.delay.framing import ROLL_ROOM
 from tandemlog.format.delay.waiting_columns import (
     WAITS,
     WaitingColumns,
@@ -71,6 +72,7 @@ class DelayCheck:
         data = byte_array(batch.records)
         sizes = batch.sizes.astype(np.int64)
         headers = gather_headers(data, offsets_of(sizes)[:-1][rows], sizes[rows])
+        _check_lengths(headers, rows)
         stored = np.full(len(rows), now_ms)
         level_due = self._check_levels(data, headers, rows, scheduled, now_ms)
         found = waiting_columns(data, headers, scheduled, level_due, stored)
@@ -181,6 +183,23 @@ class DelayCheck:
         """This store begins to append: whose the records before are is not known."""
         self._appended.clear()
         self._holders.clear()
+
+
+def _check_lengths(headers: HeaderColumns, rows: NDArray[np.int64]) -> None:
+    """That retention can write each again, with its time."""
+    most = MAX_PROPERTIES - ROLL_ROOM
+    long = (headers.properties_length > most).nonzero()[0]
+    if len(long):
+        row, length = int(rows[long[0]]), int(headers.properties_length[long[0]])
+        raise BatchRefusedError(
+            "PROPERTIES_TOO_LARGE",
+            "properties",
+            f"record {row}: properties have {length} bytes, the limit is {most} for a message that "
+            "comes later",
+            limit=most,
+            actual=length,
+            record_index=row,
+        )
 
 
 def _waiting_rows(batch: RecordBatch) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

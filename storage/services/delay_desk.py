@@ -31,6 +31,7 @@ from tandemlog.format.delay.framing import given_up_record, recall_record, rolle
 from tandemlog.format.delay.handle import RecallHandle
 from tandemlog.format.delay.timing import out_ms
 from tandemlog.format.delay.waiting_columns import hash_of_key
+from tandemlog.format.errors import FormatError
 from tandemlog.format.files.names import names_a_folder
 from tandemlog.format.record.batch import RecordBatch
 from tandemlog.format.record.record import Record, decode_record
@@ -50,7 +51,7 @@ MOST_BYTES: Final = 4 << 20
 ROLL_RECORDS: Final = 256
 RETRY_S: Final = 60.0
 _SCAN: Final = 1_000
-_OF_ONE: Final = (UnreadableError, BatchRefusedError, NoRecordError)
+_OF_ONE: Final = (UnreadableError, BatchRefusedError, NoRecordError, FormatError)
 """What is wrong with one record, and not with the store."""
 
 
@@ -251,7 +252,8 @@ class DelayDesk:
         """Let the messages that wait in records below log offset `end` wait on in new records, so
         that the files before can go; ROLL_RECORDS of them at most. Returns how many. One that
         has no record any more is given up: nothing else would ever end it. One that the disk does
-        not read now keeps its file, and is tried again. Raises StoreError if the store takes
+        not read now, or that has no room for another time, keeps its file, and is tried again.
+        Raises StoreError if the store takes
         nothing now."""
         if not self.ready:
             return 0
@@ -263,7 +265,7 @@ class DelayDesk:
         records = [self._rolled(offset, due_ms) for offset, due_ms in pairs]
         unread = np.array([record is None for record in records])
         if unread.any():
-            self._put_aside(old.offsets[unread], "the disk does not read the record")
+            self._put_aside(old.offsets[unread], "it cannot get a new record")
         framed = [record for record in records if record is not None]
         if framed:
             self.counts.rolled += self._append(batch_of(framed), old.offsets[~unread], frees=True)
@@ -280,7 +282,11 @@ class DelayDesk:
                 "the delayed message of the record at log offset %d is lost: %s", offset, error
             )
             return given_up_record(offset, now_ms=self._store.clock.now_ms(), host=host)
-        return rolled_record(record, due_ms, store_host=host)
+        try:
+            return rolled_record(record, due_ms, store_host=host)
+        except FormatError as error:
+            logger.error("the record at log offset %d has no room to wait on: %s", offset, error)
+            return None
 
     # ---- a clock that is set
 

@@ -47,7 +47,7 @@ from tandemlog.format.transaction.decision import (
 )
 from tandemlog.format.transaction.half import committed_record, given_up_record, op_record
 
-from ..errors import UnreadableError
+from ..errors import OffsetOutOfRangeError, UnreadableError
 from ..folds.transaction_fold import OpenHalf
 from ..message_store import MessageStore
 from ..puts.put_path import PutResult
@@ -67,6 +67,8 @@ MOST_RECORDS: Final = 4096
 DECISION_BYTES: Final = 256 << 10
 """Of an append that are kept for these two."""
 RETRY_S: Final = 60.0
+_OF_ONE: Final = (NoRecordError, OffsetOutOfRangeError, UnreadableError, FormatError)
+"""What is wrong with one record, and not with the store."""
 _UNKNOWN_END: Final = 1 << 63
 
 
@@ -414,7 +416,7 @@ class TransactionDesk:
         if not fault:
             try:
                 return decode_record(self._store.reader.record_at(offset), physical_offset=offset)
-            except (NoRecordError, UnreadableError, FormatError) as error:
+            except _OF_ONE as error:
                 fault = str(error)
         logger.error(
             "the half message at log offset %d of transaction %s cannot be committed: %s; it is "

@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import Final
 
 from ..constants import (
+    CRC32,
     DELAY,
     DUE,
     PRODUCER_MARK,
@@ -28,20 +29,25 @@ from ..constants import (
     TAGS,
     TIMER_DEL_UNIQKEY,
     TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
     TIMER_DELIVER_MS,
     TIMER_OUT_MS,
     TIMER_ROLL_TIMES,
     TIMER_TOPIC,
     UNIQ_KEY,
 )
-from ..record.properties import encode_properties
+from ..errors import RecordTooLargeError
+from ..record.properties import edited_properties
 from ..record.record import Record, encode_record
 from .timing import checked_time, out_ms
 
+ROLL_ROOM: Final = 128
+"""Bytes that the properties of a waiting record leave free, for the record in which it waits on."""
 FIRST_RECORD: Final = -1
 """Names the record at log offset 0 in `prepared_transaction_offset`, where 0 names none."""
 _RECALL_TAG: Final = "_RECALL_TAG_"
 _RECALL_BODY: Final = b"0"
+_ASKED_FOR: Final = (TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS)
 _NO_KEY: Final = "-"
 """In the place of a key: the property alone makes the record a recall."""
 
@@ -142,20 +148,20 @@ def given_up_record(log_offset: int, *, now_ms: int, host: str) -> bytes:
 def rolled_record(waiting: Record, due_ms: int, *, store_host: str) -> bytes:
     """The record in which the message of `waiting` waits on, so that retention may delete the old
     one, which it names. It waits for the same time, in the topic for any time: a level counts from
-    the store time of its record."""
-    properties = dict(waiting.properties)
-    for name in (PRODUCER_MARK, DELAY):
-        properties.pop(name, None)
-    rolled = _integer(properties, TIMER_ROLL_TIMES) + 1
-    properties |= {
-        TIMER_OUT_MS: str(max(out_ms(due_ms), 0)),
-        DUE: str(due_ms),
-        TIMER_ROLL_TIMES: str(rolled),
-    }
+    the store time of its record. Raises RecordTooLargeError if its properties have no room for
+    that: those of clients leave ROLL_ROOM."""
     topic, queue_id = PLACE_OF_TIMERS
+    without = (PRODUCER_MARK, CRC32, DELAY, TIMER_OUT_MS, DUE, TIMER_ROLL_TIMES)
+    time = {TIMER_OUT_MS: str(max(out_ms(due_ms), 0)), DUE: str(due_ms)}
+    rolled = {TIMER_ROLL_TIMES: str(_integer(waiting.properties, TIMER_ROLL_TIMES) + 1)}
+    try:
+        properties = edited_properties(waiting.properties_raw, without, time | rolled)
+    except RecordTooLargeError:
+        # what only tells how the time was asked for
+        properties = edited_properties(waiting.properties_raw, (*without, *_ASKED_FOR), time)
     return _encoded(
         replace(waiting, topic=topic, queue_id=queue_id, properties_raw=b""),
-        encode_properties(properties),
+        properties,
         store_host,
         name_of(waiting.physical_offset),
     )

@@ -7,9 +7,9 @@ value may hold further ones. We always write the last 0x02, and no empty value, 
 be read back.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from ..constants import MAX_PROPERTIES, PROPERTY_END
+from ..constants import MAX_PROPERTIES, NAME_END, PROPERTY_END
 from ..errors import FormatError, RecordTooLargeError
 
 
@@ -63,6 +63,24 @@ def append_property(data: bytes, name: str, value: str) -> bytes:
         raise FormatError(f"property {name!r} has an empty value, which no reader would see")
     joint = b"" if not data or data[-1] == PROPERTY_END else b"\x02"
     encoded = data + joint + encode_properties({name: value})
+    if len(encoded) > MAX_PROPERTIES:
+        raise RecordTooLargeError("properties", len(encoded), MAX_PROPERTIES)
+    return encoded
+
+
+def edited_properties(
+    data: bytes, without: Collection[str], more: Mapping[str, str] | None = None
+) -> bytes:
+    """`data` without the properties of these names, and with `more` behind. What stays keeps its
+    bytes, of whatever text: without `more` the result is never longer. Raises as
+    encode_properties."""
+    names, end = {name.encode() for name in without}, bytes([PROPERTY_END])
+    segments = data.split(end)
+    kept = [each for each in segments if each.partition(bytes([NAME_END]))[0] not in names]
+    encoded = end.join(kept)
+    if more:
+        joint = b"" if not encoded or encoded.endswith(end) else end
+        encoded += joint + encode_properties(more)
     if len(encoded) > MAX_PROPERTIES:
         raise RecordTooLargeError("properties", len(encoded), MAX_PROPERTIES)
     return encoded

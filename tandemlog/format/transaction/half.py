@@ -37,7 +37,7 @@ from ..constants import (
 )
 from ..delay.framing import name_of
 from ..errors import FormatError
-from ..record.properties import encode_properties
+from ..record.properties import edited_properties
 from ..record.record import Record, encode_record
 from ..record.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
 
@@ -123,16 +123,12 @@ def committed_record(record: Record, *, store_host: str) -> bytes:
     half = half_of(record)
     if half is None:
         raise FormatError(f"the half at {record.physical_offset} does not say where it goes")
-    properties = {
-        name: value
-        for name, value in record.properties.items()
-        if name not in (REAL_TOPIC, REAL_QUEUE_ID, PRODUCER_MARK, CRC32)
-    }
+    without = (REAL_TOPIC, REAL_QUEUE_ID, PRODUCER_MARK, CRC32)
     return encode_record(
         topic=half.topic,
         queue_id=half.queue_id,
         body=record.body,
-        properties=encode_properties(properties),
+        properties=edited_properties(record.properties_raw, without),
         flag=record.flag,
         sys_flag=record.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT,
         born_timestamp=record.born_timestamp,
@@ -146,15 +142,10 @@ def committed_record(record: Record, *, store_host: str) -> bytes:
 def given_up_record(record: Record, topic: str, *, store_host: str) -> bytes:
     """The half as it is, in the topic where a broker keeps what was never decided; the header names
     the half, for which an OP record is due."""
-    properties = {
-        name: value
-        for name, value in record.properties.items()
-        if name not in (PRODUCER_MARK, CRC32)
-    }
     return encode_record(
         topic=topic,
         body=record.body,
-        properties=encode_properties(properties),
+        properties=edited_properties(record.properties_raw, (PRODUCER_MARK, CRC32)),
         flag=record.flag,
         sys_flag=record.sys_flag,
         born_timestamp=record.born_timestamp,

@@ -2,9 +2,14 @@
 
 from dataclasses import replace
 
-from fakes.batches import batch_of
+import pytest
+
+from fakes.batches import Put, batch_of
 from fakes.stores import CONFIG, Bench
 from fakes.waiting import come, put_waiting, ready_desk, waiting_put
+from tandemlog.format.constants import MAX_PROPERTIES
+from tandemlog.format.delay.framing import ROLL_ROOM
+from tandemlog_server.storage.errors import BatchRefusedError
 
 MIDDLE = CONFIG.commit_log_file_size * 64
 
@@ -61,3 +66,41 @@ def test_records_that_are_gone_are_given_up_when_retention_waits() -> None:
     assert desk.roll(8192) == 1
     bench.settle()
     assert len(bench.store.delays.rows) == 1
+
+
+# ---- records that only just fit
+
+
+def filled(put: Put, room: int) -> Put:
+    """With so many bytes left in its properties, which are no text."""
+    length = MAX_PROPERTIES - room - len(put.properties) - len(b"more\x01\x02")
+    return replace(put, properties=put.properties + b"more\x01" + b"\xff" * length + b"\x02")
+
+
+def test_a_record_leaves_room_to_wait_on() -> None:
+    bench = bench_of()
+    put = waiting_put(bench, "a", delay_ms=1)
+    with pytest.raises(BatchRefusedError, match="for a message that comes later"):
+        put_waiting(bench, filled(put, ROLL_ROOM - 1))
+    put_waiting(bench, filled(put, ROLL_ROOM))
+    desk = ready_desk(bench)
+    assert desk.roll(bench.store.log.wrote.value) == 1
+    bench.settle()
+    bench.clock.advance(1)
+    assert come(bench, desk) == [b"a"]
+
+
+def test_a_record_of_a_broker_without_room_stops_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = bench_of()
+    full = filled(waiting_put(bench, "a", level=14), 0)
+    bench.store.put_own(lambda: batch_of([full]))
+    put_waiting(bench, waiting_put(bench, "b", delay_ms=10**6))
+    desk = ready_desk(bench)
+    assert desk.roll(bench.store.log.wrote.value) == 2
+    assert "no room to wait on" in caplog.text
+    bench.settle()
+    assert bench.store.delays.needs_from() == 0
+    bench.clock.advance(1001)
+    assert sorted(come(bench, desk)) == [b"a", b"b"]

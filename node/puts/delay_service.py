@@ -19,7 +19,7 @@ from typing import Final
 from tandemlog.format.delay.handle import decode_handle
 from tandemlog.format.errors import FormatError
 from tandemlog.v1 import broker_pb2, common_pb2
-from tandemlog_server.storage.errors import StoreError
+from tandemlog_server.storage.errors import DiskFullError, StoreError
 from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.services.broker_progress import BrokerProgress
 from tandemlog_server.storage.services.delay_desk import (
@@ -100,16 +100,17 @@ class DelayService:
     def _step(self) -> float:
         """One append of what is due; how long to wait for the next (s). In the service's thread."""
         try:
-            if self.desk.deliver():
-                return 0.0
-            end = self._store.retention_waits_for
-            if end is not None and self.desk.roll(end):
+            if self._deliver() or self._roll():
                 return 0.0
             if self._store.clock.monotonic() >= self._next_note:
                 self._note_progress()
             due_ms = self.desk.next_due_ms()
         except StoreError as error:
             logger.warning("delayed messages wait: %s", error)
+            return FAILED_S
+        except Exception:
+            # the next look may succeed, and nothing else would let messages come
+            logger.exception("delayed messages wait")
             return FAILED_S
         if due_ms is None:
             return IDLE_S if self.desk.ready else LOOK_S
@@ -122,6 +123,19 @@ class DelayService:
         except StoreError:
             return  # the store reports it
         self._note_progress()
+
+    def _deliver(self) -> int:
+        try:
+            return self.desk.deliver()
+        except DiskFullError:
+            # what waits in old files is written anew first: then they go, and there is room
+            if not self._roll():
+                raise
+            return 1
+
+    def _roll(self) -> int:
+        end = self._store.retention_waits_for
+        return 0 if end is None else self.desk.roll(end)
 
     def _note_progress(self) -> None:
         """What a broker would read; while that fails the store is as it was."""

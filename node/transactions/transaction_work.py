@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 
 from tandemlog.format.constants import BROKER_TRANSACTIONS, HALF_TOPIC, OP_HALF_TOPIC
 from tandemlog.v1 import common_pb2
-from tandemlog_server.storage.errors import StoreError
+from tandemlog_server.storage.errors import DiskFullError, StoreError
 from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.metadata.topics import MetadataError
 from tandemlog_server.storage.services.transaction_desk import TransactionDesk
@@ -184,6 +184,10 @@ class TransactionWork:
                 except StoreError as error:
                     logger.warning("transactions wait: %s", error)
                     pause_s = FAILED_S
+                except Exception:
+                    # the next look may succeed, and nothing else would end transactions
+                    logger.exception("transactions wait")
+                    pause_s = FAILED_S
             self._wake(self.board.groups)
             await asyncio.sleep(pause_s)
 
@@ -195,16 +199,26 @@ class TransactionWork:
             desk.take_over()
             self._taken_over = True
             return
-        while desk.finish():
-            pass
+        full: DiskFullError | None = None
+        try:
+            while desk.finish():
+                pass
+        except DiskFullError as error:
+            full = error
         for name in self._exhausted():
             try:
                 ended = desk.give_up(name)
             except TransactionDecidedError:
                 continue  # a moment ago
+            except DiskFullError as error:
+                # those in files that retention would delete make room, also behind this one
+                full = error
+                continue
             if not ended.again:
                 logger.warning("transaction %s is rolled back: no producer has decided it", name)
         self._write_back()
+        if full is not None:
+            raise full
 
     def _exhausted(self) -> list[str]:
         """Look which checks are due; those that are to be given up."""

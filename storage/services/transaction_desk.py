@@ -175,7 +175,10 @@ class TransactionDesk:
             if count == len(halves) and halves:
                 rows.append(self._op(halves))
             result, known = self._append(
-                lambda: self._look_for_commit(request, halves, rows), halves[:count], request
+                lambda: self._look_for_commit(request, halves, rows),
+                halves[:count],
+                request,
+                frees=self._frees(halves),
             )
             if result is None:
                 return known or Ended(committed=True)
@@ -222,7 +225,9 @@ class TransactionDesk:
             halves = self._undecided(request.transaction_id)
             return [self._op(halves)] if halves else []
 
-        result, known = self._append(look, (), request)
+        with self._fold.lock:
+            frees = self._frees(self._fold.of(request.transaction_id))
+        result, known = self._append(look, (), request, frees=frees)
         if result is None:
             return known or Ended(committed=False)
         self.counts.rolled_back += 1
@@ -245,7 +250,12 @@ class TransactionDesk:
             ]  # fmt: skip
             while copies:
                 part = self._fitting(copies, 0)
-                self._append(lambda part=part: part, (), EndRequest(transaction_id))  # type: ignore[misc]
+                self._append(
+                    lambda part=part: part,  # type: ignore[misc]
+                    (),
+                    EndRequest(transaction_id),
+                    frees=self._frees(halves),
+                )
                 copies = copies[len(part) :]
             ended = self._roll_back(EndRequest(transaction_id))
             self.counts.given_up += not ended.again
@@ -291,7 +301,7 @@ class TransactionDesk:
                 same = all(self._fold.halves.get(each.log_offset) == each for each in done)
                 return rows if same else []
 
-            result, _ = self._append(look, done, EndRequest(""))
+            result, _ = self._append(look, done, EndRequest(""), frees=self._frees(done))
             self.counts.finished += len(done) if result is not None else 0
             return len(done)
 
@@ -329,9 +339,12 @@ class TransactionDesk:
         look: Callable[[], list[NewRecord] | Ended],
         ends: Sequence[OpenHalf],
         request: EndRequest,
+        *,
+        frees: bool = False,
     ) -> tuple[PutResult | None, Ended | None]:
         """Append what `look` gives, with the locks of store and fold taken, or nothing if it gives
-        nothing, or what is known already. The halves `ends` are taken until it is dispatched."""
+        nothing, or what is known already. The halves `ends` are taken until it is dispatched.
+        `frees` as in MessageStore.put_own."""
         known: Ended | None = None
         groups = {each.group: self._offset_ends.get(each.group) for each in request.offsets}
 
@@ -357,7 +370,7 @@ class TransactionDesk:
 
         result = None
         try:
-            result = self._store.put_own(frame)
+            result = self._store.put_own(frame, frees=frees)
         finally:
             with self._fold.lock:
                 if result is not None:
@@ -425,6 +438,11 @@ class TransactionDesk:
         )  # fmt: skip
         self._set_aside[offset] = self._store.clock.monotonic() + RETRY_S
         return None
+
+    def _frees(self, halves: Sequence[OpenHalf]) -> bool:
+        """Whether retention waits for the end of one of these."""
+        end = self._store.retention_waits_for
+        return end is not None and any(each.log_offset < end for each in halves)
 
     @property
     def _limit(self) -> int:

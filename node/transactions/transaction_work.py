@@ -38,7 +38,6 @@ FAILED_S: Final = 1.0
 READY_S: Final = 5.0
 """How long a request waits for a term that has just begun, and for offsets on their way."""
 STEP_S: Final = 0.005
-MS_OF_AN_HOUR: Final = 3_600_000
 
 ResultT = TypeVar("ResultT")
 
@@ -239,8 +238,9 @@ class TransactionWork:
         exhausted = self.board.look(asked, self.limits, store.clock.monotonic())
         if self.limits.undecided == "rollback":
             return exhausted
-        oldest = now_ms - store.config.retention.reserved_hours * MS_OF_AN_HOUR
-        return [name for name in exhausted if firsts[name].store_timestamp < oldest]
+        # as old as the log is kept: not by the clock, which may be wrong
+        end = store.retention_waits_for
+        return [name for name in exhausted if end is not None and firsts[name].log_offset < end]
 
     def _write_back(self) -> None:
         """What a broker has to know goes into the table of offsets, where it looks for it."""

@@ -45,3 +45,21 @@ def test_on_a_full_disk_transactions_in_old_files_end() -> None:
     steps(bench, work, 2)
     assert not open_ones(bench)
     work.close()
+
+
+def test_what_waits_for_an_operator_goes_with_its_file_and_by_no_clock() -> None:
+    bench = bench_of()
+    put_halves(bench, half_put("a"))
+    limits = LIMITS.model_copy(update={"undecided": "keep"})
+    work = TransactionWork(bench.store, ready_desk(bench), limits)
+    steps(bench, work, 4)
+    bench.store.close()
+    bench.clock.jump(100 * 86_400)
+    work.close()
+    work = TransactionWork(bench.open(), ready_desk(bench), limits)
+    steps(bench, work, 4)
+    assert open_ones(bench) == ["tx"]
+    bench.store._cleaner.waits_for = bench.store.log.wrote.value
+    steps(bench, work, 2)
+    assert open_ones(bench) == []
+    work.close()

@@ -31,7 +31,7 @@ from tandemlog.format.constants import (
     SERVICE_TOPIC,
     TIMER_TOPIC,
 )
-from tandemlog.format.delay.clock_step import step_of
+from tandemlog.format.delay.clock_step import ClockStep, step_of
 from tandemlog.format.delay.ending import keys_of_broker, may_have_come, named_offsets
 from tandemlog.format.delay.waiting_columns import RECALLS, WAITS, waiting_columns
 
@@ -61,20 +61,20 @@ class DelayFold(ServiceFold):
         version = self.rows.version
         steps = self._steps(batch, first)
         begin = first
-        for row, step_ms in steps:
+        for row, step in steps:
             # records behind the step count from the clock as it is now
             self._take_rows(batch, begin, row)
-            self.rows.shift(step_ms)
+            self.rows.shift(step.step_ms, step.before)
             begin = row
         self._take_rows(batch, begin, batch.columns.count)
         self.changes += self.rows.version != version
         return []
 
-    def _steps(self, batch: DispatchBatch, first: int) -> list[tuple[int, int]]:
-        """The rows that say that the clock was set, and by how many ms."""
+    def _steps(self, batch: DispatchBatch, first: int) -> list[tuple[int, ClockStep]]:
+        """The rows that say that the clock was set, and what they say."""
         rows = batch.rows_of(SERVICE_TOPIC)
         steps = ((row, step_of(bytes(batch.record(row)))) for row in rows[rows >= first].tolist())
-        return [(row, step_ms) for row, step_ms in steps if step_ms]
+        return [(row, step) for row, step in steps if step is not None]
 
     def _take_rows(self, batch: DispatchBatch, first: int, end: int) -> None:
         """Apply rows `first` to `end` - 1."""

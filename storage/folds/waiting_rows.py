@@ -211,12 +211,13 @@ class WaitingRows:
         self._used, self._ended = len(alive), 0
         self._forget_near()
 
-    def shift(self, step_ms: int) -> None:
-        """The clock of the store times was set by `step_ms`: what counts from one is due when it
-        would have been without that."""
+    def shift(self, step_ms: int, before: int) -> None:
+        """The clock of the store times was set by `step_ms` behind the records below log offset
+        `before`: what counts from one of theirs is due when it would have been without that."""
         self.version += 1
-        mine = self._rows.counted[: self._used]
-        self._due[: self._used][mine] += step_ms
+        end = int(self._offsets[: self._used].searchsorted(before))
+        mine = self._rows.counted[:end]
+        self._due[:end][mine] += step_ms
         self._forget_near()
 
     def clear(self) -> None:

@@ -25,7 +25,7 @@ import numpy as np
 
 from tandemlog.format.arrays.byte_column import ByteColumn
 from tandemlog.format.constants import REAL_TOPIC, is_system_topic, stored_name_fault
-from tandemlog.format.delay.clock_step import clock_step_record
+from tandemlog.format.delay.clock_step import ClockStep, clock_step_record
 from tandemlog.format.delay.delivery import delivered
 from tandemlog.format.delay.framing import given_up_record, recall_record, rolled_record
 from tandemlog.format.delay.handle import RecallHandle
@@ -95,7 +95,8 @@ class DelayDesk:
         self._began_at: int | None = None
         self._recalls: dict[int, Recalled] = {}
         self._set_aside: list[tuple[float, Numbers]] = []
-        self._last_look: tuple[int, float] | None = None
+        self._last_look: tuple[int, float, int] | None = None
+        self._newest_ms = 0
         self._recalling = threading.Lock()
         self.counts = DelayCounts()
 
@@ -106,6 +107,7 @@ class DelayDesk:
         with self._fold.lock:
             self._forget()
             self._began_at = self._store.log.wrote.value
+            self._newest_ms = self._store.log.store_timestamp
             self._last_look = None
 
     def end(self) -> None:
@@ -292,22 +294,26 @@ class DelayDesk:
 
     def _note_clock(self, now_ms: int) -> None:
         """If the clock was set since the last look, say so in the log: messages that wait for a
-        delay are shifted with it (clock_step.py)."""
-        elapsed = self._store.clock.elapsed()
-        last, self._last_look = self._last_look, (now_ms, elapsed)
+        delay are shifted with it (clock_step.py). Raises as MessageStore.put_own: then the next
+        look says it."""
+        elapsed, wrote = self._store.clock.elapsed(), self._store.log.wrote.value
+        last = self._last_look
         if last is not None:
+            before = last[2]
             step_ms = now_ms - last[0] - round((elapsed - last[1]) * 1000)
         else:
             # of the last master, whose clock was ahead: store times go back now (put_path.py)
-            behind_ms = now_ms - self._store.log.store_timestamp
+            assert self._began_at is not None
+            before, behind_ms = self._began_at, now_ms - self._newest_ms
             step_ms = behind_ms if behind_ms < -MAX_AHEAD_MS else 0
-        if abs(step_ms) <= JUMP_MS or not len(self._fold.rows):
-            return
-        record = clock_step_record(step_ms, now_ms=now_ms, host=self._store.config.store_host)
-        logger.warning("the clock was set by %d ms: delays are shifted with it", step_ms)
-        self._store.put_own(lambda: batch_of([record]))
-        # a delay must not be measured by the new clock before it is shifted
-        self._began_at = self._store.log.wrote.value
+        if abs(step_ms) > JUMP_MS and len(self._fold.rows):
+            host = self._store.config.store_host
+            record = clock_step_record(ClockStep(step_ms, before), now_ms=now_ms, host=host)
+            logger.warning("the clock was set by %d ms: delays are shifted with it", step_ms)
+            self._store.put_own(lambda: batch_of([record]))
+            # a delay must not be measured by the new clock before it is shifted
+            self._began_at = self._store.log.wrote.value
+        self._last_look = now_ms, elapsed, wrote
 
     # ---- recalls
 

@@ -15,7 +15,7 @@ from fakes.stores import CONFIG, DIRECTORY, Bench
 from fakes.transaction_world import TransactionWorld
 from fakes.waiting import put_waiting, ready_desk, waiting_put
 from tandemlog.format.constants import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
-from tandemlog.format.delay.clock_step import clock_step_record
+from tandemlog.format.delay.clock_step import ClockStep, clock_step_record
 from tandemlog.format.delay.framing import after, at, by_level
 from tandemlog.format.delay.handle import handle_of
 from tandemlog.format.record.record import decode_record
@@ -239,15 +239,20 @@ def test_transactions_without_an_outcome(
 
 
 def test_a_clock_that_was_set(log: LogBuilder, tmp_path: Path) -> None:
-    step = decode_record(clock_step_record(-7_200_000, now_ms=1, host="[::1]:1"))
     log.put(TIMER_TOPIC, 0, b"counted", TIMERS)
     log.put(TIMER_TOPIC, 0, b"at a time", at("orders", 1, DUE))
+    log.put(TIMER_TOPIC, 0, b"by the new clock", TIMERS)
+    before = log.records[2].physical_offset
+    clock = ClockStep(-7_200_000, before)
+    step = decode_record(clock_step_record(clock, now_ms=1, host="[::1]:1"))
     log.put(step.topic, 0, step.body, step.properties_raw)
     log.put(TIMER_TOPIC, 0, b"later", TIMERS)
     rows = listed(log.write(), tmp_path / "out")
     due = [round(row["deliver_at"].timestamp() * 1000) for row in rows]
     times = [each.store_timestamp for each in log.records]
-    assert due == [times[0] + 90_250 - 7_200_000, DUE, times[3] + 90_250]
+    assert due == [
+        times[0] + 90_250 - 7_200_000, DUE, times[2] + 90_250, times[4] + 90_250
+    ]  # fmt: skip
 
 
 def test_the_summary_and_the_command(log: LogBuilder, tmp_path: Path) -> None:

@@ -389,8 +389,8 @@ class _Window:
         found: list[NDArray[np.void]] = [np.empty(0, ENDING)]
         for row, tag in zip(rows.tolist(), self._texts(tags), strict=True):
             log_offset = int(self.headers.physical_offset[row])
-            if tag == DELAY_TAG and (step_ms := step_of(self._bytes(row))):
-                steps.append((log_offset, step_ms))
+            if tag == DELAY_TAG and (step := step_of(self._bytes(row))):
+                steps.append((step.before, step.step_ms))
             elif tag == TRANSACTION_TAG:
                 said = said_by(self._record(row))
                 if isinstance(said, Commit):

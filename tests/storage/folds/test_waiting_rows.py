@@ -92,12 +92,13 @@ class AgainstADictionary(RuleBasedStateMachine):
         self.rows.take(offsets)
         self.taken |= set(offsets.tolist())
 
-    @rule(step_ms=st.integers(-2 * NEAR_MS, 2 * NEAR_MS))
-    def set_the_clock(self, step_ms: int) -> None:
-        self.rows.shift(step_ms)
+    @rule(step_ms=st.integers(-2 * NEAR_MS, 2 * NEAR_MS), share=st.floats(0, 1.1))
+    def set_the_clock(self, step_ms: int, share: float) -> None:
+        before = int(self.next * share)
+        self.rows.shift(step_ms, before)
         self.now += step_ms
         for offset, (due, key) in self.plain.items():
-            self.plain[offset] = (due + step_ms * (key == 1), key)
+            self.plain[offset] = (due + step_ms * (key == 1 and offset < before), key)
 
     @rule(data=st.data())
     def release(self, data: st.DataObject) -> None:

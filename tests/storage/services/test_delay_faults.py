@@ -1,5 +1,6 @@
 """Messages that come later, where something else goes wrong besides."""
 
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ from fakes.stores import CONFIG, Bench
 from fakes.waiting import come, put_waiting, ready_desk, waiting_put
 from tandemlog.format.constants import MAX_PROPERTIES
 from tandemlog.format.delay.framing import ROLL_ROOM
-from tandemlog_server.storage.errors import BatchRefusedError
+from tandemlog_server.storage.errors import BatchRefusedError, StoreReadOnlyError
 
 MIDDLE = CONFIG.commit_log_file_size * 64
 
@@ -104,3 +105,49 @@ def test_a_record_of_a_broker_without_room_stops_no_other(
     assert bench.store.delays.needs_from() == 0
     bench.clock.advance(1001)
     assert sorted(come(bench, desk)) == [b"a", b"b"]
+
+
+# ---- clocks
+
+
+def refuse(*_: object, **__: object) -> None:
+    raise StoreReadOnlyError("the disk is full")
+
+
+def test_a_step_of_the_clock_is_noted_once_the_store_takes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = bench_of()
+    put_waiting(bench, waiting_put(bench, "a", delay_ms=1_800_000))
+    desk = ready_desk(bench)
+    assert come(bench, desk) == []
+    bench.clock.jump(-7_200)
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.store, "put_own", refuse)
+        for _ in range(15):
+            bench.clock.advance(60)
+            with suppress(StoreReadOnlyError):
+                desk.deliver()
+    bench.clock.advance(899)
+    assert come(bench, desk) == []
+    bench.clock.advance(2)
+    assert come(bench, desk) == [b"a"]
+
+
+def test_a_put_before_the_first_look_of_a_term_hides_no_wrong_clock() -> None:
+    bench = bench_of()
+    put_waiting(bench, waiting_put(bench, "old", delay_ms=600_000))
+    bench.settle()
+    bench.store.close()
+    bench.clock.jump(-7200)
+    bench.open()
+    desk = ready_desk(bench)
+    put_waiting(bench, waiting_put(bench, "new", delay_ms=60_000))
+    bench.settle()
+    assert come(bench, desk) == []
+    bench.clock.advance(59)
+    assert come(bench, desk) == [], "it is no part of what was stored by the wrong clock"
+    bench.clock.advance(2)
+    assert come(bench, desk) == [b"new"]
+    bench.clock.advance(540)
+    assert come(bench, desk) == [b"new", b"old"]

@@ -87,8 +87,8 @@ class DelayFold(ServiceFold):
         if len(naming):
             named = named_offsets(batch.columns.prepared_transaction_offset[naming])
             called_back = named[np.isin(naming, recalls)]
-            ended = self.rows.end(named)
-            self.recalled.extend(np.intersect1d(ended, called_back).tolist())
+            self.rows.end(named)
+            self.recalled.extend(called_back.tolist())
         self._take_broker(batch, range(first, end), recalls)
 
     def _take_delays(self, batch: DispatchBatch, rows: _Rows) -> _Rows:

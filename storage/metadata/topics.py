@@ -185,6 +185,14 @@ class TopicTable(JsonTable[dict[str, TopicConfig]]):
         listed = name in self.table or is_system_topic(name) or name.startswith(LIGHT_PREFIX)
         return whole and not listed
 
+    def readable_queue(self, name: str, queue_id: int) -> int:
+        """Where a message for this queue can be read that comes later: there, or in another queue
+        if an update has taken that one away."""
+        topic = self.table.get(name)
+        if topic is None or queue_id < topic.read_queues or topic.read_queues <= 0:
+            return queue_id
+        return queue_id % topic.read_queues
+
     def create(self, topic: TopicConfig, now_ms: int, *, update: bool = False) -> TopicConfig:
         """Add a topic, or with `update` change one; durable on return.
 

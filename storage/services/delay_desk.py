@@ -18,7 +18,7 @@ others continue.
 import logging
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -177,7 +177,13 @@ class DelayDesk:
         records = copy_records(self._store.log, due.offsets, sizes)
         if records is None:
             raise NoRecordError("the log has no bytes there, its file is gone")
-        found = delivered(records, sizes, due.offsets, store_ipv6=self._store_ipv6)
+        found = delivered(
+            records,
+            sizes,
+            due.offsets,
+            store_ipv6=self._store_ipv6,
+            readable=self._store.topics.readable_queue,
+        )
         if found is None:
             self._put_aside(due.offsets, "no record that waits stands there")
             return len(due)
@@ -330,13 +336,18 @@ class DelayDesk:
         if (recalled := self._recalled(offset, due_ms)) is not None:
             return recalled
         waiting = self._waiting_record(handle, offset)
-        record = recall_record(
-            waiting, due_ms,
-            now_ms=self._store.clock.now_ms(),
-            born_host=waiting.born_host, store_host=self._store.config.store_host,
-        )  # fmt: skip
+        # the record of the handle too, if its message waits on in another: it may be asked again
+        named = {offset, handle.log_offset if handle.log_offset >= 0 else offset}
+        records = [
+            recall_record(
+                replace(waiting, physical_offset=each), due_ms,
+                now_ms=self._store.clock.now_ms(),
+                born_host=waiting.born_host, store_host=self._store.config.store_host,
+            )
+            for each in sorted(named)
+        ]  # fmt: skip
         ends = np.array([offset])
-        if not self._append(batch_of([record]), ends):
+        if not self._append(batch_of(records), ends):
             # meanwhile it came, or another recall of it was faster
             if (recalled := self._recalled(offset, due_ms)) is not None:
                 return recalled
@@ -344,7 +355,7 @@ class DelayDesk:
         self.counts.recalled += 1
         recalled = Recalled(offset, due_ms, self._store.log.wrote.value)
         with self._fold.lock:
-            self._recalls[offset] = recalled
+            self._recalls.update(dict.fromkeys(named, recalled))
         return recalled
 
     def _find(self, handle: RecallHandle) -> tuple[int, int]:
@@ -368,6 +379,12 @@ class DelayDesk:
                 return int(row.offsets[0]), int(row.due_ms[0])
             if offset in self._fold.recalled or offset in self._recalls:
                 return offset, handle.time_ms
+            later = [rows.find(each) for each in rows.with_key(key).tolist() if each > offset >= 0]
+        for row in later:
+            # retention has let it wait on in another record, which names the one before
+            place = int(row.offsets[0]) if row is not None else -1
+            if row is not None and self._waiting_record(handle, place).prepared_transaction_offset:
+                return place, int(row.due_ms[0])
         raise _came(handle)
 
     def _recalled(self, offset: int, due_ms: int) -> Recalled | None:

@@ -419,8 +419,10 @@ class TransactionDesk:
         for half in halves:
             record = self._read(half)
             if record is not None:
-                message = committed_record(record, store_host=self._host)
-                rows.append(NewRecord(half.half.topic, half.half.queue_id, message))
+                topic = half.half.topic
+                queue_id = self._store.topics.readable_queue(topic, half.half.queue_id)
+                message = committed_record(record, store_host=self._host, queue_id=queue_id)
+                rows.append(NewRecord(topic, queue_id, message))
         return rows
 
     def _read(self, half: OpenHalf) -> Record | None:

@@ -10,6 +10,7 @@ The log offset stands in `prepared_transaction_offset`, where a committed transa
 its half message: by it every node knows that the message has come.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -61,10 +62,11 @@ def delivered(
     offsets: NDArray[np.int64],
     *,
     store_ipv6: bool,
+    readable: Callable[[str, int], int] = lambda _, queue_id: queue_id,
 ) -> Delivery | None:
     """The messages of waiting records, in their order: `records` are their bytes end to end,
     `sizes` i8[n] each, from log `offsets` i8[n]. `store_ipv6` is the family of the master's
-    address.
+    address, `readable` gives the queue in place of that which a record names, by its topic.
 
     Left out are bytes that are not the record of their offset, records that do not say where they
     go, and from the first on those that would be one queue too many for a batch. None if nothing is
@@ -85,7 +87,7 @@ def delivered(
     rows = good.nonzero()[0]
     if not len(rows):
         return None
-    table = _table(data, (topic[0][rows], topic[1][rows]), queue_ids[rows])
+    table = _table(data, (topic[0][rows], topic[1][rows]), queue_ids[rows], readable)
     rows = rows[: len(table.indexes)]
     framed = _framed(data, headers, rows, table, (mark[0][rows], mark[1][rows]))
     return Delivery(framed, rows)
@@ -124,15 +126,26 @@ class _Table:
     indexes: NDArray[np.uint16]
 
 
-def _table(data: NDArray[np.uint8], topic: ValueColumn, queue_ids: NDArray[np.int64]) -> _Table:
+def _table(
+    data: NDArray[np.uint8],
+    topic: ValueColumn,
+    queue_ids: NDArray[np.int64],
+    readable: Callable[[str, int], int],
+) -> _Table:
     firsts, numbers = distinct_slices(data, *topic)
-    pairs, group = distinct_pairs(numbers, queue_ids)
-    if len(pairs) > MAX_TABLE:
-        most = int((group >= MAX_TABLE).argmax())
-        return _table(data, (topic[0][:most], topic[1][:most]), queue_ids[:most])
     flat, offsets = compact(data, topic[0][firsts], topic[1][firsts])
     text = flat.tobytes()
     topics = tuple(text[begin:end] for begin, end in pairwise(offsets.tolist()))
+    pairs, group = distinct_pairs(numbers, queue_ids)
+    names = [topics[number].decode("utf-8", "replace") for number in numbers[pairs].tolist()]
+    asked = queue_ids[pairs].tolist()
+    there = np.array([readable(*pair) for pair in zip(names, asked, strict=True)], np.int64)
+    queue_ids = there[group]
+    # two queues may have become one
+    pairs, group = distinct_pairs(numbers, queue_ids)
+    if len(pairs) > MAX_TABLE:
+        most = int((group >= MAX_TABLE).argmax())
+        return _table(data, (topic[0][:most], topic[1][:most]), queue_ids[:most], readable)
     return _Table(
         topics,
         numbers[pairs].astype(np.uint32),

@@ -117,16 +117,16 @@ def half_fault(record: Record) -> str | None:
     return None
 
 
-def committed_record(record: Record, *, store_host: str) -> bytes:
-    """The message of a half record, committed. Raises FormatError for a half that does not say
-    where it goes."""
+def committed_record(record: Record, *, store_host: str, queue_id: int | None = None) -> bytes:
+    """The message of a half record, committed; to `queue_id` in place of its own. Raises
+    FormatError for a half that does not say where it goes."""
     half = half_of(record)
     if half is None:
         raise FormatError(f"the half at {record.physical_offset} does not say where it goes")
     without = (REAL_TOPIC, REAL_QUEUE_ID, PRODUCER_MARK, CRC32)
     return encode_record(
         topic=half.topic,
-        queue_id=half.queue_id,
+        queue_id=half.queue_id if queue_id is None else queue_id,
         body=record.body,
         properties=edited_properties(record.properties_raw, without),
         flag=record.flag,

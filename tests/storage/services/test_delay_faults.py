@@ -10,7 +10,9 @@ from fakes.stores import CONFIG, Bench
 from fakes.waiting import come, put_waiting, ready_desk, waiting_put
 from tandemlog.format.constants import MAX_PROPERTIES
 from tandemlog.format.delay.framing import ROLL_ROOM
+from tandemlog.format.delay.handle import handle_of
 from tandemlog_server.storage.errors import BatchRefusedError, StoreReadOnlyError
+from tandemlog_server.storage.services.delay_desk import NotWaitingError
 
 MIDDLE = CONFIG.commit_log_file_size * 64
 
@@ -151,3 +153,53 @@ def test_a_put_before_the_first_look_of_a_term_hides_no_wrong_clock() -> None:
     assert come(bench, desk) == [b"new"]
     bench.clock.advance(540)
     assert come(bench, desk) == [b"new", b"old"]
+
+
+# ---- handles
+
+
+def test_a_message_that_waits_on_in_a_new_record_is_called_back_by_its_handle() -> None:
+    bench = bench_of()
+    due_ms = bench.clock.now_ms() + 10**6
+    put_waiting(bench, waiting_put(bench, "a", delay_ms=10**6))
+    handle = handle_of("T", due_ms, "a", 0)
+    desk = ready_desk(bench)
+    for _ in range(2):
+        assert desk.roll(bench.store.log.wrote.value) == 1
+        bench.settle()
+    recalled = desk.recall(handle)
+    assert recalled.log_offset > 0
+    assert desk.recall(handle) == recalled
+    bench.settle()
+    assert not len(bench.store.delays.rows)
+    bench.reopen()
+    desk = ready_desk(bench)
+    assert desk.recall(handle).log_offset == 0, "it may be asked again"
+    bench.clock.advance(1001)
+    assert come(bench, desk) == []
+
+
+def test_another_message_with_its_key_is_not_called_back() -> None:
+    bench = bench_of()
+    put_waiting(bench, waiting_put(bench, "a", delay_ms=10))
+    handle = handle_of("T", bench.clock.now_ms() + 10, "a", 0)
+    desk = ready_desk(bench)
+    bench.clock.advance(1)
+    assert come(bench, desk) == [b"a"]
+    put_waiting(bench, waiting_put(bench, "a", delay_ms=10))
+    bench.settle()
+    with pytest.raises(NotWaitingError):
+        desk.recall(handle)
+
+
+# ---- queues that are gone
+
+
+def test_a_message_for_a_queue_that_its_topic_lost_comes_to_one_that_is_there() -> None:
+    bench = bench_of()
+    put_waiting(bench, waiting_put(bench, "a", delay_ms=10, queue_id=3))
+    desk = ready_desk(bench)
+    fewer = replace(bench.store.topics.table["T"], read_queues=2, write_queues=2)
+    bench.store.create_topic(fewer, update=True)
+    bench.clock.advance(1)
+    assert come(bench, desk, queue_id=1) == [b"a"]

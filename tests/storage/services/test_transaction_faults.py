@@ -53,3 +53,15 @@ def test_halves_that_are_gone_do_not_stop_the_others() -> None:
     finished(bench, desk)
     assert bench.bodies()[-1:] == [b"here"]
     assert not bench.store.transactions.halves
+
+
+def test_a_message_for_a_queue_that_its_topic_lost_comes_to_one_that_is_there() -> None:
+    bench = bench_of()
+    put_halves(bench, half_put("a", queue_id=3), half_put("b", queue_id=1))
+    desk = ready_desk(bench)
+    fewer = replace(bench.store.topics.table["T"], read_queues=2, write_queues=2)
+    bench.store.create_topic(fewer, update=True)
+    places = desk.commit(EndRequest("tx")).messages
+    assert [(each.queue_id, each.queue_offset) for each in places] == [(1, 0), (1, 1)]
+    finished(bench, desk)
+    assert bench.bodies("T", 1) == [b"a", b"b"]

@@ -79,7 +79,10 @@ class TransactionService:
         await self._settle()
         self._check_rights(caller, request.transaction_id)
         if not commits:
-            ended = await self._end(EndRequest(request.transaction_id, count), commits=False)
+            ended = await self._roll_back(EndRequest(request.transaction_id, count))
+        elif (known := self._work.desk.known(request.transaction_id, committed=True)) is not None:
+            # whatever became of the groups and topics of its offsets since
+            ended = await self._confirmed(known, "the commit")
         else:
             admits = await self._offsets(request.offsets, caller)
             offsets = tuple(
@@ -102,27 +105,41 @@ class TransactionService:
             ],
         )
 
-    async def _settle(self) -> None:
-        """Wait until what is confirmed now is known here. Raises RequestRefusedError."""
+    async def _settle(self, end: int | None = None) -> None:
+        """Wait until the log up to `end` is known here, by default what is confirmed now. Raises
+        RequestRefusedError."""
         self._current.role.require_master("end a transaction on")
         self._current.role.admit(broker_pb2.CLUSTER)
         await self._work.ready()
-        confirmed = self._store.confirmed.value
-        await self._dispatch.reach(confirmed)
-        if self._store.reputed.value < confirmed:
+        end = self._store.confirmed.value if end is None else end
+        await self._dispatch.reach(end)
+        if self._store.reputed.value < end:
             raise RequestRefusedError(
                 common_pb2.NOT_IN_SYNC,
                 f"the log is dispatched up to {self._store.reputed.value}, the messages of the "
-                f"transaction may lie before {confirmed}: try again in a moment",
+                f"transaction may lie before {end}: try again in a moment",
             )
+
+    async def _roll_back(self, request: EndRequest) -> Ended:
+        """Messages of which the caller has no acknowledgement are rolled back too, as far as they
+        are in the log."""
+        ended = await self._end(request, commits=False)
+        if ended.end_offset or ended.again:
+            return ended
+        await self._settle(self._store.log.wrote.value)
+        return await self._end(request, commits=False)
 
     async def _end(self, request: EndRequest, *, commits: bool) -> Ended:
         epoch = self._current.role.epoch()
         desk = self._work.desk
         decide = desk.commit if commits else desk.roll_back
         ended = await self._work.in_thread(partial(decide, request))
+        return await self._confirmed(ended, "the commit" if commits else "the rollback", epoch)
+
+    async def _confirmed(self, ended: Ended, what: str, epoch: int | None = None) -> Ended:
+        """Once it is. `epoch` is that of the term that has ended it, by default this one."""
         if ended.end_offset:
-            what = "the commit" if commits else "the rollback"
+            epoch = self._current.role.epoch() if epoch is None else epoch
             await require_confirmed(self._waiters, ended.end_offset, epoch, self._timeout_s(), what)
         return ended
 
@@ -164,7 +181,9 @@ class TransactionService:
         wait_s = min(max(request.wait_ms, 0), MAX_WAIT_MS) / 1000
         limit = min(request.max_checks or MAX_CHECKS, MAX_CHECKS)
         with caller.long_poll():
-            names = await self._work.poll(request.producer_group, limit, wait_s)
+            names = await self._work.poll(
+                request.producer_group, limit, wait_s, partial(self._may_answer, caller)
+            )
         response = transaction_pb2.PollTransactionChecksResponse()
         response.checks.extend(
             await self._turns.run(
@@ -175,6 +194,14 @@ class TransactionService:
             )
         )
         return response
+
+    def _may_answer(self, caller: Caller, name: str) -> bool:
+        """Whether the caller may write the messages of this transaction."""
+        if caller.restricted is None:
+            return True
+        fold = self._store.transactions
+        with fold.lock:
+            return _may_write(caller, fold.of(name))
 
     def _checks(
         self, names: Sequence[str], caller: Caller

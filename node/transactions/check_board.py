@@ -8,9 +8,17 @@ not, it counts: a group whose producers are gone must not keep its transactions 
 this master's: a new one begins again, and so it asks more often, and never less.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from itertools import islice
+from typing import Final, NamedTuple, Protocol
+
+LOOKED_AT: Final = 1_024
+"""Checks of a group that one call looks at, for those that its caller may answer."""
+
+
+def _all(_: str) -> bool:
+    return True
 
 
 class CheckLimits(Protocol):
@@ -78,10 +86,11 @@ class CheckBoard:
             self._take_back(name, known[name].group)
         return exhausted
 
-    def take(self, group: str, limit: int) -> list[str]:
-        """Checks that wait at a group, the oldest first, at most `limit`; they do not wait any
-        more."""
-        names = list(self._due.get(group, ()))[:limit]
+    def take(self, group: str, limit: int, may_answer: Callable[[str], bool] = _all) -> list[str]:
+        """Checks that wait at a group and that this producer `may_answer`, the oldest first, at
+        most `limit`; they do not wait any more."""
+        oldest = islice(self._due.get(group, ()), LOOKED_AT)
+        names = list(islice(filter(may_answer, oldest), limit))
         for name in names:
             self._take_back(name, group)
         return names

@@ -126,12 +126,14 @@ class TransactionWork:
             await asyncio.wait([step])
             raise
 
-    async def poll(self, group: str, limit: int, wait_s: float) -> list[str]:
-        """Transactions of a producer group to be asked about, at most `limit`; waits for the
-        first."""
+    async def poll(
+        self, group: str, limit: int, wait_s: float, may_answer: Callable[[str], bool]
+    ) -> list[str]:
+        """Transactions of a producer group to be asked about that the caller `may_answer`, at most
+        `limit`; waits for the first. The others are left to other callers."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
-        while not (names := self.board.take(group, limit)):
+        while not (names := self.board.take(group, limit, may_answer)):
             left_s = deadline - loop.time()
             if left_s <= 0 or self._role is None:
                 return []

@@ -158,6 +158,13 @@ class TransactionDesk:
 
     # ---- decisions
 
+    def known(self, transaction_id: str, *, committed: bool) -> Ended | None:
+        """The outcome that a transaction has; None without one. Raises TransactionDecidedError for
+        the other one."""
+        with self._fold.lock:
+            self._forget_dispatched()
+            return self._outcome(transaction_id, committed=committed)
+
     def commit(self, request: EndRequest) -> Ended:
         """Raises TransactionDecidedError, UnknownTransactionError, HalvesUnreadableError,
         TransactionsNotReadyError, and what `admit` and MessageStore.put_own raise."""

@@ -145,6 +145,11 @@ class TransactionState:
         )
         return self.result
 
+    def committed(self) -> TransactionResult:
+        """It is, and the master did not say where its messages are."""
+        self.result = TransactionResult(self.transaction_id, committed=True)
+        return self.result
+
 
 def _merge(into: broker_pb2.CommitOffsetsRequest, more: broker_pb2.CommitOffsetsRequest) -> None:
     """The newer offset of a queue counts."""
@@ -269,14 +274,20 @@ class AsyncTransaction:
         except (OutcomeUnknownError, TransactionDecidedError):
             raise
         except TandemlogError:
-            await self._end_refused()
+            if await self._end_refused():
+                return self._state.committed()
             raise
 
-    async def _end_refused(self) -> None:
+    async def _end_refused(self) -> bool:
+        """Roll back what was not committed; whether it is committed all the same, as the first of
+        repeated requests may have done."""
         try:
             await self._state.end(commits=False, messages=-1)
+        except TransactionDecidedError:
+            return True
         except TandemlogError as error:
             logger.warning("transaction %s is not rolled back yet: %s", self.transaction_id, error)
+        return False
 
     async def rollback(self) -> TransactionResult:
         """Nothing of it counts, ever."""

@@ -90,14 +90,20 @@ class Transaction:
         except (OutcomeUnknownError, TransactionDecidedError):
             raise
         except TandemlogError:
-            self._end_refused()
+            if self._end_refused():
+                return self._state.committed()
             raise
 
-    def _end_refused(self) -> None:
+    def _end_refused(self) -> bool:
+        """Roll back what was not committed; whether it is committed all the same, as the first of
+        repeated requests may have done."""
         try:
             self._end(commits=False)
+        except TransactionDecidedError:
+            return True
         except TandemlogError as error:
             logger.warning("transaction %s is not rolled back yet: %s", self.transaction_id, error)
+        return False
 
     def rollback(self) -> TransactionResult:
         """Nothing of it counts, ever."""

@@ -191,3 +191,47 @@ async def test_a_waiting_poll_ends_with_the_term(calls: Calls) -> None:
     await calls.node.transactions.end()
     answer = await waiting
     assert not answer.checks
+
+
+async def test_a_check_is_left_to_those_who_may_answer(tmp_path: Path) -> None:
+    access = access_text(op={"admin": True}, writer={"write": ["T"]}, other={"write": ["U"]})
+    async with running(settings(tmp_path, access=access)) as node, channel(node) as on:
+        op, writer, other = (Calls(node, on, who) for who in ("op", "writer", "other"))
+        await op.create("T", "U")
+        node.transactions.limits = TransactionsSection(check_after_ms=100)
+        asks = asyncio.create_task(other.poll("producers", 20_000))
+        await writer.put("a", "tx")
+        await until(lambda: node.transactions.board.waits("producers") or asks.done())
+        (check,) = (await writer.poll("producers", 5_000)).checks
+        assert check.transaction_id == "tx"
+        await writer.end("tx", ROLLED_BACK)
+        asks.cancel()
+
+
+async def test_a_repeated_commit_is_answered_whatever_became_of_its_offsets(calls: Calls) -> None:
+    await calls.put("a", "tx")
+    offsets = [broker_pb2.CommitOffsetsRequest(group="g")]
+    offsets[0].offsets.add(topic="T", queue_id=0, queue_offset=0)
+    assert not (await calls.end("tx", offsets=offsets)).error.code
+    await until(lambda: "tx" in calls.node.store.transactions.outcomes)
+    offsets[0].offsets.add(topic="gone", queue_id=0, queue_offset=0)
+    again = await calls.end("tx", offsets=offsets)
+    assert again.again, again.error.message
+
+
+async def test_a_rollback_takes_what_is_in_the_log_and_not_acknowledged(
+    calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = calls.node.store
+    begin = store.log.wrote.value
+    with monkeypatch.context() as patched:
+        patched.setattr(store.confirmed, "advance", lambda _: None)
+        put = asyncio.create_task(calls.put("a", "tx"))
+        await until(lambda: store.log.wrote.value > begin)
+        end = asyncio.create_task(calls.end("tx", ROLLED_BACK))
+        await asyncio.wait([end], timeout=0.2)
+    store.confirmed.advance(store.log.wrote.value)
+    assert not (await end).error.code
+    await put
+    await until(lambda: store.transactions.outcomes.get("tx") is False)
+    assert not store.transactions.halves

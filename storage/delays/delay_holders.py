@@ -5,6 +5,8 @@
 
 What a holder has is known from above: its count grows with each put, and falls when a put would not
 fit, by a look at which messages of each run still wait. So a message costs nothing when it comes.
+The runs are looked at as well when there are twice as many as after the last look: of holders that
+take turns each message would leave one.
 The name of a holder is not in the log. After a restart, or on another master, what waits takes
 room, and belongs to no share.
 """
@@ -17,6 +19,8 @@ import numpy as np
 from ..folds.delay_fold import DelayFold
 from ..shares import WEIGHT
 
+FEWEST_RUNS: Final = 4096
+"""Until there are so many, no look is made for their number."""
 FEWEST_ENDED: Final = 100
 """Messages that must have ended since the last look, before another one pays."""
 
@@ -45,6 +49,7 @@ class DelayHolders:
         self._runs: list[_Run] = []
         self._counts: dict[str, int] = {}
         self._waited = 0
+        self._most_runs = FEWEST_RUNS
 
     def of(self, holder: str) -> int:
         """How many messages of the holder wait, at most."""
@@ -73,13 +78,16 @@ class DelayHolders:
 
     def appended(self, holder: str, first: int, end: int, count: int) -> None:
         """`count` messages of the holder wait in records between these log offsets."""
-        self._counts[holder] = self.of(holder) + count
         self._waited += count
         last = self._runs[-1] if self._runs else None
         if last is not None and last.holder == holder:
             last.end, last.count = end, last.count + count
         else:
+            if len(self._runs) >= self._most_runs:
+                self._recount()
+                self._most_runs = max(FEWEST_RUNS, 2 * len(self._runs))
             self._runs.append(_Run(holder, first, end, count))
+        self._counts[holder] = self.of(holder) + count
 
     def _recount(self) -> None:
         reached = self._fold.next_offset

@@ -26,14 +26,14 @@ from tandemlog_server.storage.services.delay_desk import (
     DelayDesk,
     NotReadyError,
     NotWaitingError,
-    Recalled,
 )
 
 from ..error_status import RequestRefusedError
 from ..process.tasks import stopped
 from ..pulls.dispatch_wait import DispatchWait
 from ..roles.master_role import MasterRole
-from .confirm_waiters import ConfirmWaiters, Outcome
+from .confirm_waiters import ConfirmWaiters
+from .own_confirmation import require_confirmed
 
 logger = logging.getLogger(__name__)
 
@@ -172,7 +172,8 @@ class DelayService:
             raise _refused(common_pb2.NOT_IN_SYNC, str(error)) from error
         except NotWaitingError as error:
             raise _refused(common_pb2.NOT_WAITING, str(error), "recall_handle") from error
-        await _confirmed(recalled, waiters, epoch, loop.time() + timeout_s)
+        what = "the recall, without which the message may still come,"
+        await require_confirmed(waiters, recalled.end_offset, epoch, timeout_s, what)
         return broker_pb2.RecallResponse(
             physical_offset=recalled.log_offset, deliver_at_ms=recalled.due_ms
         )
@@ -183,36 +184,6 @@ class DelayService:
         deadline = loop.time() + READY_S
         while not self.desk.ready and loop.time() < deadline:  # noqa: ASYNC110 - a few looks
             await asyncio.sleep(READY_STEP_S)
-
-
-class _ConfirmedRecall:
-    """A waiter for the confirmation of a recall."""
-
-    def __init__(self, recalled: Recalled, epoch: int, deadline: float) -> None:
-        self.end_offset = recalled.end_offset
-        self.epoch = epoch
-        self.confirm_deadline = deadline
-        self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-
-    def resolve(self, outcome: Outcome, failure: StoreError | None) -> None:
-        if not self.outcome.done():
-            self.outcome.set_result(outcome)
-
-
-async def _confirmed(
-    recalled: Recalled, waiters: ConfirmWaiters, epoch: int | None, deadline: float
-) -> None:
-    """Raises RequestRefusedError (OUTCOME_UNKNOWN) if it is not known to be confirmed."""
-    waiter = _ConfirmedRecall(recalled, epoch or 0, deadline)
-    waiters.add(waiter)
-    waiters.check()
-    outcome = await waiter.outcome
-    if outcome is not Outcome.CONFIRMED:
-        raise _refused(
-            common_pb2.OUTCOME_UNKNOWN,
-            f"the recall is stored up to {recalled.end_offset}, but it is not known to be "
-            f"confirmed ({outcome.value}): the message may still come; recall it again",
-        )
 
 
 def _refused(code: int, text: str, field: str = "") -> RequestRefusedError:

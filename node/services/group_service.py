@@ -166,8 +166,10 @@ class GroupService:
         a reader thread. Raises RequestRefusedError."""
         self._check_rows(request)
         queues = [(each.topic, each.queue_id) for each in request.offsets]
+        places = [(request.group, *queue) for queue in queues]
 
         def admit() -> None:
+            self._store.consumer_offsets.check_room(places)
             error = common_pb2.Error()
             if self._not_in_log(request, error):
                 raise _refusal_of(error)

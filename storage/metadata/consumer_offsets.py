@@ -116,6 +116,18 @@ class ConsumerOffsets:
                 offsets[queue_id] = queue_offset
                 self._changes += 1
 
+    def check_room(self, rows: Iterable[tuple[str, str, int]]) -> None:
+        """Raises MetadataError if these rows (group, topic, queue id), which a transaction is to
+        set, would be above `max_rows`."""
+        with self._lock:
+            more = {
+                (group, topic, queue_id)
+                for group, topic, queue_id in rows
+                if queue_id not in self._table.get((topic, group), {})
+            }
+            if more:
+                self._check_room(len(more))
+
     def drop(self, group: str) -> None:
         """Forget all offsets of `group`."""
         with self._lock:
@@ -290,8 +302,8 @@ class ConsumerOffsets:
         self._table, _ = self._raised(rows)
         self._row_count = sum(map(len, self._table.values()))
 
-    def _check_room(self) -> None:
-        if self._row_count >= self._max_rows:
+    def _check_room(self, more: int = 1) -> None:
+        if self._row_count + more > self._max_rows:
             raise MetadataError(
                 "INVALID_ARGUMENT",
                 "offsets",

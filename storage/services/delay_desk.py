@@ -93,6 +93,8 @@ class DelayDesk:
         self._fold = store.delays
         self._store_ipv6 = store.config.store_host.startswith("[")
         self._began_at: int | None = None
+        self._term = 0
+        """Terms that began or ended."""
         self._recalls: dict[int, Recalled] = {}
         self._set_aside: list[tuple[float, Numbers]] = []
         self._last_look: tuple[int, float, int] | None = None
@@ -117,6 +119,7 @@ class DelayDesk:
             self._forget()
 
     def _forget(self) -> None:
+        self._term += 1
         self._fold.rows.release_all()
         self._recalls.clear()
         self._set_aside.clear()
@@ -346,7 +349,7 @@ class DelayDesk:
             )
             for each in sorted(named)
         ]  # fmt: skip
-        ends = np.array([offset])
+        ends, term = np.array([offset]), self._term
         if not self._append(batch_of(records), ends):
             # meanwhile it came, or another recall of it was faster
             if (recalled := self._recalled(offset, due_ms)) is not None:
@@ -355,7 +358,8 @@ class DelayDesk:
         self.counts.recalled += 1
         recalled = Recalled(offset, due_ms, self._store.log.wrote.value)
         with self._fold.lock:
-            self._recalls.update(dict.fromkeys(named, recalled))
+            if term == self._term:  # else it may be cut
+                self._recalls.update(dict.fromkeys(named, recalled))
         return recalled
 
     def _find(self, handle: RecallHandle) -> tuple[int, int]:

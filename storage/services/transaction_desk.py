@@ -118,6 +118,8 @@ class TransactionDesk:
         self._host = store.config.store_host
         self._deciding = threading.Lock()
         self._began_at: int | None = None
+        # terms that began or ended, and how many had when the last append began
+        self._term = self._append_term = 0
         self._outcomes: dict[str, Ended] = {}
         # halves whose end is appended, and groups whose offsets are: up to where in the log
         self._taken: dict[int, int] = {}
@@ -140,6 +142,7 @@ class TransactionDesk:
             self._forget()
 
     def _forget(self) -> None:
+        self._term += 1
         self._outcomes.clear()
         self._taken.clear()
         self._offset_ends.clear()
@@ -353,6 +356,7 @@ class TransactionDesk:
         nothing, or what is known already. The halves `ends` are taken until it is dispatched.
         `frees` as in MessageStore.put_own."""
         known: Ended | None = None
+        self._append_term = self._term
         groups = {each.group: self._offset_ends.get(each.group) for each in request.offsets}
 
         def frame() -> RecordBatch | None:
@@ -380,7 +384,7 @@ class TransactionDesk:
             result = self._store.put_own(frame, frees=frees)
         finally:
             with self._fold.lock:
-                if result is not None:
+                if result is not None and self._append_term == self._term:
                     self._taken.update((each.log_offset, result.end_offset) for each in ends)
                     self._offset_ends.update(dict.fromkeys(groups, result.end_offset))
                 else:
@@ -392,7 +396,8 @@ class TransactionDesk:
 
     def _remember(self, request: EndRequest, ended: Ended) -> Ended:
         with self._fold.lock:
-            if self._began_at is not None:
+            # one of a term that is over may be cut
+            if self._append_term == self._term:
                 self._outcomes[request.transaction_id] = ended
         return ended
 

@@ -235,3 +235,17 @@ async def test_a_rollback_takes_what_is_in_the_log_and_not_acknowledged(
     await put
     await until(lambda: store.transactions.outcomes.get("tx") is False)
     assert not store.transactions.halves
+
+
+async def test_offsets_of_a_transaction_are_within_the_bound(
+    calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls.node.store.consumer_offsets, "_max_rows", 1)
+    await calls.put("a", "tx")
+    rows = broker_pb2.CommitOffsetsRequest(group="g")
+    for queue_id in range(2):
+        rows.offsets.add(topic="T", queue_id=queue_id, queue_offset=0)
+    refused = await calls.end("tx", offsets=[rows])
+    assert "max_offset_rows is 1" in refused.error.message
+    del rows.offsets[1:]
+    assert not (await calls.end("tx", offsets=[rows])).error.code

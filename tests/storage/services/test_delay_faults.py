@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -203,3 +204,23 @@ def test_a_message_for_a_queue_that_its_topic_lost_comes_to_one_that_is_there() 
     bench.store.create_topic(fewer, update=True)
     bench.clock.advance(1)
     assert come(bench, desk, queue_id=1) == [b"a"]
+
+
+def test_a_recall_of_a_term_that_is_over_is_not_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = bench_of()
+    put_waiting(bench, waiting_put(bench, "a", delay_ms=10**6))
+    handle = handle_of("T", bench.clock.now_ms() + 10**6, "a", 0)
+    desk = ready_desk(bench)
+    put_own = bench.store.put_own
+
+    def at_the_end_of_the_term(*args: Any, **more: Any) -> Any:
+        result = put_own(*args, **more)
+        desk.end()
+        desk.begin()
+        return result
+
+    monkeypatch.setattr(bench.store, "put_own", at_the_end_of_the_term)
+    desk.recall(handle)
+    assert not desk._recalls, "it may be cut"

@@ -1,6 +1,7 @@
 """Transactions, where something else goes wrong besides."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -65,3 +66,24 @@ def test_a_message_for_a_queue_that_its_topic_lost_comes_to_one_that_is_there() 
     assert [(each.queue_id, each.queue_offset) for each in places] == [(1, 0), (1, 1)]
     finished(bench, desk)
     assert bench.bodies("T", 1) == [b"a", b"b"]
+
+
+def test_an_outcome_of_a_term_that_is_over_is_not_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = bench_of()
+    put_halves(bench, half_put("a"))
+    desk = ready_desk(bench)
+    put_own = bench.store.put_own
+
+    def at_the_end_of_the_term(*args: Any, **more: Any) -> Any:
+        result = put_own(*args, **more)
+        desk.end()
+        desk.begin()
+        return result
+
+    monkeypatch.setattr(bench.store, "put_own", at_the_end_of_the_term)
+    desk.commit(EndRequest("tx"))
+    assert desk.known("tx", committed=True) is None, "it may be cut"
+    bench.settle()
+    assert desk.known("tx", committed=True) is not None

@@ -17,14 +17,12 @@ others continue.
 
 import logging
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from tandemlog.format.arrays.byte_column import ByteColumn
-from tandemlog.format.constants import REAL_TOPIC, is_system_topic, stored_name_fault
+from tandemlog.format.constants import REAL_TOPIC, SERVICE_TOPIC, TIMER_TOPIC
 from tandemlog.format.delay.clock_step import ClockStep, clock_step_record
 from tandemlog.format.delay.delivery import delivered
 from tandemlog.format.delay.framing import given_up_record, recall_record, rolled_record
@@ -32,7 +30,6 @@ from tandemlog.format.delay.handle import RecallHandle
 from tandemlog.format.delay.timing import out_ms
 from tandemlog.format.delay.waiting_columns import hash_of_key
 from tandemlog.format.errors import FormatError
-from tandemlog.format.files.names import names_a_folder
 from tandemlog.format.record.batch import RecordBatch
 from tandemlog.format.record.record import Record, decode_record
 
@@ -42,6 +39,8 @@ from ..folds.waiting_rows import NewRows, Numbers
 from ..message_store import MessageStore
 from ..reads.record_copy import copy_records
 from ..reads.results import NoRecordError
+from .own_batch import own_batch
+from .own_records import target_fault
 
 logger = logging.getLogger(__name__)
 
@@ -196,7 +195,7 @@ class DelayDesk:
         if len(missing):
             self._put_aside(due.offsets[missing], "no record that waits stands there")
         for topic in found.batch.topics:
-            if fault := _topic_fault(topic):
+            if fault := target_fault(topic):
                 raise BatchRefusedError("INVALID_TOPIC_NAME", "topic", f"topic {topic!r}: {fault}")
         done = self._append(found.batch, due.offsets[found.rows])
         self.counts.delivered += done
@@ -279,7 +278,9 @@ class DelayDesk:
             self._put_aside(old.offsets[unread], "it cannot get a new record")
         framed = [record for record in records if record is not None]
         if framed:
-            self.counts.rolled += self._append(batch_of(framed), old.offsets[~unread], frees=True)
+            self.counts.rolled += self._append(
+                own_batch(TIMER_TOPIC, framed), old.offsets[~unread], frees=True
+            )
         return len(old)
 
     def _rolled(self, offset: int, due_ms: int) -> bytes | None:
@@ -319,7 +320,7 @@ class DelayDesk:
             host = self._store.config.store_host
             record = clock_step_record(ClockStep(step_ms, before), now_ms=now_ms, host=host)
             logger.warning("the clock was set by %d ms: delays are shifted with it", step_ms)
-            self._store.put_own(lambda: batch_of([record]))
+            self._store.put_own(lambda: own_batch(SERVICE_TOPIC, [record]))
             # a delay must not be measured by the new clock before it is shifted
             self._began_at = self._store.log.wrote.value
         self._last_look = now_ms, elapsed, wrote
@@ -350,7 +351,7 @@ class DelayDesk:
             for each in sorted(named)
         ]  # fmt: skip
         ends, term = np.array([offset]), self._term
-        if not self._append(batch_of(records), ends):
+        if not self._append(own_batch(TIMER_TOPIC, records), ends):
             # meanwhile it came, or another recall of it was faster
             if (recalled := self._recalled(offset, due_ms)) is not None:
                 return recalled
@@ -415,29 +416,6 @@ class DelayDesk:
         if real_topic != handle.topic or (record.uniq_key or "") != handle.key:
             raise _came(handle)
         return record
-
-
-def batch_of(records: Sequence[bytes]) -> RecordBatch:
-    """Records of one topic and queue, as a service frames them."""
-    first = decode_record(records[0], check_crc=False)
-    column = ByteColumn.of(records)
-    count = len(records)
-    return RecordBatch(
-        records=column.data.tobytes(),
-        sizes=column.lengths.astype(np.uint32),
-        queue_indexes=np.zeros(count, np.uint16),
-        topics=(first.topic,),
-        queue_topics=np.zeros(1, np.uint32),
-        queue_ids=np.array([first.queue_id], np.uint32),
-    )
-
-
-def _topic_fault(topic: str) -> str | None:
-    """Why no message can come to this topic: a broker may have written any into its record."""
-    fault = stored_name_fault(topic)
-    if fault is None and not names_a_folder(topic):
-        return "it cannot be the name of a folder"
-    return "it is one of the store's own topics" if is_system_topic(topic) else fault
 
 
 def _came(handle: RecallHandle) -> NotWaitingError:

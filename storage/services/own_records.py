@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tandemlog.format.constants import is_system_topic, stored_name_fault
+from tandemlog.format.files.names import names_a_folder
 from tandemlog.format.record.batch import RecordBatch
 
 from ..puts.put_path import PutResult
@@ -54,3 +56,14 @@ def places_of(rows: Sequence[NewRecord], result: PutResult) -> list[Place]:
             following[entry] += 1
             offset += len(row.record) + segment.record_extra
     return places
+
+
+def target_fault(topic: str) -> str | None:
+    """Why no message can come to this topic, None if one can: a broker may have written any name
+    into a record that waits, or into a half."""
+    fault = stored_name_fault(topic)
+    if fault is None and not names_a_folder(topic):
+        return f"{topic!r} cannot be the name of a folder"
+    if fault is None and is_system_topic(topic):
+        return f"{topic!r} is one of the store's own topics"
+    return fault

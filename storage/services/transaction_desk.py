@@ -30,11 +30,8 @@ from tandemlog.format.constants import (
     OP_HALF_TOPIC,
     SERVICE_TOPIC,
     UNDECIDED_TOPIC,
-    is_system_topic,
-    stored_name_fault,
 )
 from tandemlog.format.errors import FormatError
-from tandemlog.format.files.names import names_a_folder
 from tandemlog.format.record.batch import RecordBatch
 from tandemlog.format.record.record import Record, decode_record
 from tandemlog.format.transaction.decision import (
@@ -52,7 +49,7 @@ from ..folds.transaction_fold import OpenHalf
 from ..message_store import MessageStore
 from ..puts.put_path import PutResult
 from ..reads.results import NoRecordError
-from .own_records import NewRecord, Place, batch_of_records, places_of
+from .own_records import NewRecord, Place, batch_of_records, places_of, target_fault
 from .transaction_errors import (
     HalvesUnreadableError,
     TransactionDecidedError,
@@ -439,8 +436,8 @@ class TransactionDesk:
 
     def _read(self, half: OpenHalf) -> Record | None:
         offset = half.log_offset
-        fault = _target_fault(half.half.topic)
-        if not fault:
+        fault = target_fault(half.half.topic)
+        if fault is None:
             try:
                 return decode_record(self._store.reader.record_at(offset), physical_offset=offset)
             except _OF_ONE as error:
@@ -481,13 +478,3 @@ class TransactionDesk:
     def _said(self, said: Said) -> NewRecord:
         record = said_record(said, now_ms=self._store.clock.now_ms(), host=self._host)
         return NewRecord(SERVICE_TOPIC, 0, record)
-
-
-def _target_fault(topic: str) -> str:
-    """Why no message can come to this topic, also of a half that a broker has written."""
-    fault = stored_name_fault(topic)
-    if fault is None and not names_a_folder(topic):
-        fault = f"{topic!r} cannot be the name of a folder"
-    if fault is None and is_system_topic(topic):
-        fault = f"{topic!r} is one of the store's own topics"
-    return fault or ""

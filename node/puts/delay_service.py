@@ -128,7 +128,7 @@ class DelayService:
         try:
             return self.desk.deliver()
         except DiskFullError:
-            # what waits in old files is written anew first: then they go, and there is room
+            # what waits in old files is written again first: then they go, and there is room
             if not self._roll():
                 raise
             return 1

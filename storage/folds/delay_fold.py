@@ -9,9 +9,9 @@ A waiting record waits until a later one names it, of whatever master that one i
 becomes the master knows what has come, and delivers nothing twice. What a broker of RocketMQ writes
 names nothing. Its recall has the key of the message, and a message that it delivers keeps its key,
 and says in REAL_TOPIC that it was sent to the topic in which it stands. Both end what waits for
-that topic with that key, and stands before them: a message that is tried again waits anew. A record
-in which a broker lets a message wait on ends the older ones of the message. Clients cannot put such
-records (record_check.py).
+that topic with that key, and stands before them: a message may be tried again, and wait again. A
+record in which a broker lets a message wait on ends the older ones of the message. Clients cannot
+put such records (record_check.py).
 
 A record of SERVICE_TOPIC with the tag of this service says that the clock of the store times was
 set (clock_step.py): messages that wait for a delay, and not for a time, are shifted with it.

@@ -225,7 +225,7 @@ class DelayDesk:
             raise
         return 0 if result is None else len(ends)
 
-    def _one_by_one(self, due: NewRows, error: StoreError) -> int:
+    def _one_by_one(self, due: NewRows, error: Exception) -> int:
         """After an append that failed for one of its records."""
         if len(due) == 1:
             self._put_aside(due.offsets, str(error))

@@ -47,6 +47,7 @@ from tandemlog.format.transaction.half import committed_record, given_up_record,
 from ..errors import OffsetOutOfRangeError, UnreadableError
 from ..folds.transaction_fold import OpenHalf
 from ..message_store import MessageStore
+from ..metadata.topics import TopicConfig
 from ..puts.put_path import PutResult
 from ..reads.results import NoRecordError
 from .own_records import NewRecord, Place, batch_of_records, places_of, target_fault
@@ -255,6 +256,8 @@ class TransactionDesk:
                 for half in halves
                 if (record := self._read(half)) is not None
             ]  # fmt: skip
+            if copies and self._store.topics.get(UNDECIDED_TOPIC) is None:
+                self._store.create_topic(TopicConfig(UNDECIDED_TOPIC, 1, 1))
             while copies:
                 part = self._fitting(copies, 0)
                 self._append(

@@ -282,6 +282,7 @@ def test_a_transaction_that_is_given_up_is_copied() -> None:
     desk.give_up("tx")
     finished(bench, desk)
     assert bench.bodies(UNDECIDED_TOPIC) == [b"a", b"b"]
+    assert bench.store.topics.get(UNDECIDED_TOPIC) is not None, "consumers find it"
     assert bench.bodies() == []
     assert [each.half.transaction_id for each in bench.store.transactions.halves.values()] == [
         "other"

@@ -237,7 +237,7 @@ class TransactionWork:
             )
             for name, each in firsts.items()
         )
-        exhausted = self.board.look(asked, self.limits, store.clock.monotonic())
+        exhausted = self.board.look(asked, self.limits, store.clock.elapsed())
         if self.limits.undecided == "rollback":
             return exhausted
         # as old as the log is kept: not by the clock, which may be wrong

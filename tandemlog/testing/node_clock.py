@@ -4,10 +4,10 @@
     nodes' date      ────────╮ advance(hours=1)
                              ╰─────────────────▶  and continues at the machine's pace
 
-Store times, expiry of log files and queries by time use the date; delayed messages, and leases and
-pauses of work queues, are due by it. The intervals of the cluster itself are measured with the
-monotonic clock, which stays the machine's: no election, heartbeat or long poll times out by
-`advance`. The date never moves backward, because the store times of a log ascend.
+Store times, expiry of log files and queries by time use the date; delayed messages, leases and
+pauses of work queues, and checks of transactions are due by it. The intervals of the cluster itself
+are measured with the monotonic clock, which stays the machine's: no election, heartbeat or long
+poll times out by `advance`. The date never moves backward, because the store times of a log ascend.
 """
 
 import time

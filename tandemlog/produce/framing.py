@@ -88,6 +88,7 @@ _INSTEAD: Final = {
     "__SHARDINGKEY": "use sharding_key=",
     "UNIQ_KEY": "the client makes it",
     "DELAY": "use send(..., delay=timedelta(...))",
+    "TIMER_DELAY_SEC": "use send(..., delay=timedelta(...))",
     "TIMER_DELAY_MS": "use send(..., delay=timedelta(...))",
     "TIMER_DELIVER_MS": "use send(..., deliver_at=...)",
     "TRAN_MSG": "use producer.transaction(...)",

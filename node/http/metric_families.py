@@ -226,6 +226,13 @@ _DELAYS = Section(
     (
         _gauge("delayed_messages", "messages", "Messages that wait for their time."),
         _gauge(
+            "delayed_messages_by_due",
+            "messages",
+            "The same by when they come: `now` those that are due, `1m`, `1h` and `1d` those that "
+            "come within that time, `later` the rest. Each message counts once.",
+            "due",
+        ),
+        _gauge(
             "delayed_overdue_seconds",
             "seconds",
             "For how long the first message that is due has waited for the master; 0 if none is, "

@@ -80,6 +80,9 @@ def families_of(
         yield from _elections(make, numbers.elections)
     yield from _topics(make, workload)
     yield from _groups(make, numbers, workload)
+    yield make.many(
+        "delayed_messages_by_due", [((due,), count) for due, count in workload.delayed.items()]
+    )
     for name, histogram in numbers.histograms.items():
         yield make.histogram(name, histogram)
     yield from _counters(make, numbers.values)

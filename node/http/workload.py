@@ -2,6 +2,7 @@
 
     queues' columns ──bincount by topic──▶ first `metric_topics` topics | other
     committed offsets ──▶ per (group, topic): messages behind, age of the oldest of them
+    times of delayed messages ──▶ how many come within a minute, an hour, a day, later
 
 The lag in seconds needs the store time of one record of each queue that is behind. It is read once
 for each committed offset and kept while that offset does not change, so a stuck group costs one
@@ -14,7 +15,7 @@ One scrape at a time.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 READ_S = 0.5
+DUE_WITHIN_MS: Final = {"now": 0, "1m": 60_000, "1h": 3_600_000, "1d": 86_400_000}
+"""Labels of delayed messages, and how long from now they come at the latest."""
+DUE_LATER: Final = "later"
 
 
 @dataclass(slots=True)
@@ -59,12 +63,14 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadNumbers:
-    """By topic, and by (group, topic); `folded_*` is how many are summed under OTHER."""
+    """By topic, by (group, topic), and delayed messages by when they come; `folded_*` is how many
+    are summed under OTHER."""
 
     topics: Mapping[str, TopicNumbers] = field(default_factory=dict)
     lags: Mapping[tuple[str, str], Lag] = field(default_factory=dict)
     folded_topics: int = 0
     folded_lags: int = 0
+    delayed: Mapping[str, int] = field(default_factory=dict)
 
 
 class Workload:
@@ -90,7 +96,14 @@ class Workload:
     def numbers(self) -> WorkloadNumbers:
         topics, folded_topics = self._traffic()
         lags, folded_lags = self._lags.read() if self._leads() else ({}, 0)
-        return WorkloadNumbers(topics, lags, folded_topics, folded_lags)
+        return WorkloadNumbers(topics, lags, folded_topics, folded_lags, self._delayed())
+
+    def _delayed(self) -> dict[str, int]:
+        now_ms, delays = self._store.clock.now_ms(), self._store.delays
+        ends = [now_ms + within for within in DUE_WITHIN_MS.values()]
+        with delays.lock:
+            counts = delays.rows.counts_by_due(ends)
+        return dict(zip((*DUE_WITHIN_MS, DUE_LATER), counts, strict=True))
 
     def _traffic(self) -> tuple[dict[str, TopicNumbers], int]:
         self._learn_queues()

@@ -20,7 +20,9 @@ Times are of the clock that the caller goes by; nothing here looks at one. When 
 what counts from its record's store time is shifted with it. Not thread-safe.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, Self
 
 import numpy as np
@@ -280,6 +282,14 @@ class WaitingRows:
         if waiting.any():
             return int(self._near_due[self._near_begin + int(waiting.argmax())])
         return self._near_end if len(self) else None
+
+    def counts_by_due(self, ends_ms: Sequence[int]) -> list[int]:
+        """How many records that have not ended are due by each time of `ends_ms`, ascending, and
+        after the one before it; then how many are due after all of them."""
+        due = self._due[: self._used]
+        alive = self._states[: self._used] != ENDED
+        by = [int(np.count_nonzero(alive & (due <= end))) for end in ends_ms]
+        return [end - begin for begin, end in pairwise([0, *by, len(self)])]
 
     def find(self, log_offset: int) -> NewRows | None:
         """The one row of the record at a log offset, taken or not; None if none is known."""

@@ -62,6 +62,7 @@ def workload() -> WorkloadNumbers:
         lags={("g", "t"): Lag(7, 1.5)},
         folded_topics=4,
         folded_lags=2,
+        delayed={"now": 1, "1h": 6},
     )
 
 
@@ -145,6 +146,7 @@ def test_every_sample_has_its_labels() -> None:
         'tandemlog_messages_in_total{cluster="c",node="n0",topic="a\\"b\\\\"} 1.0',
         'tandemlog_consumer_lag_messages{cluster="c",group="g",node="n0",topic="t"} 7.0',
         'tandemlog_consumer_lag_seconds{cluster="c",group="g",node="n0",topic="t"} 1.5',
+        'tandemlog_delayed_messages_by_due{cluster="c",due="1h",node="n0"} 6.0',
         'tandemlog_group_members{cluster="c",group="g",node="n0"} 1.0',
         'tandemlog_group_messages_out_total{cluster="c",group="g",node="n0"} 5.0',
         'tandemlog_metric_topics_folded{cluster="c",node="n0"} 4.0',

@@ -6,6 +6,7 @@ import pytest
 
 from fakes.batches import Put, batch_of
 from fakes.stores import CONFIG, Bench
+from fakes.waiting import put_waiting, waiting_put
 from tandemlog_server.node.http import workload as module
 from tandemlog_server.node.http.workload import Lag, TopicNumbers, Workload
 from tandemlog_server.storage.config import ConfirmSource
@@ -202,3 +203,14 @@ def test_a_scrape_that_runs_out_of_time_continues_with_the_next(
         assert {lag.messages for lag in lags.values()} == {1}
         ages.append([lags[group, "T"].seconds > 0 for group in ("a", "b", "c")])
     assert ages == [[True, False, False], [True, True, False], [True, True, True]]
+
+
+def test_delayed_messages_are_counted_by_when_they_come() -> None:
+    bench = Bench()
+    for delay_ms in (1_000, 60_000, 60_001, 7_200_000, 100_000_000):
+        put_waiting(bench, waiting_put(bench, "x", delay_ms=delay_ms))
+    bench.settle()
+    seen = workload(bench, leads=False)
+    assert seen.numbers().delayed == {"now": 0, "1m": 2, "1h": 1, "1d": 1, "later": 1}
+    bench.clock.advance(1)
+    assert seen.numbers().delayed == {"now": 1, "1m": 2, "1h": 0, "1d": 1, "later": 1}

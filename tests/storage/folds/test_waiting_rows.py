@@ -141,6 +141,12 @@ class AgainstADictionary(RuleBasedStateMachine):
         ]
 
     @invariant()
+    def counts_have_every_row_once(self) -> None:
+        ends = [self.now, self.now + 10, self.now + NEAR_MS]
+        places = np.searchsorted(ends, [due for due, _ in self.plain.values()])
+        assert self.rows.counts_by_due(ends) == np.bincount(places, minlength=4).tolist()
+
+    @invariant()
     def pages_have_every_row_once(self) -> None:
         found: list[tuple[int, int]] = []
         after = NOTHING

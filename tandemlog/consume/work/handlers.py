@@ -8,6 +8,9 @@
 A coroutine function runs in the event loop, any other one in a thread of its own pool, with the
 context of the worker. What a handler settles by itself stays so.
 
+When the interpreter ends while a handler's message is on its way to a thread, no thread takes it:
+the message is given back, and that is a stop. It is no failed attempt.
+
 A stop is graceful: handlers that run end, messages that no handler has seen are given back.
 Handlers that run for longer than stop_timeout_ms are cancelled, and their messages count as failed.
 """
@@ -21,7 +24,7 @@ from functools import partial
 from typing import Any
 
 from .delivery import AsyncDelivery, Delivery, LeasedMessage
-from .leased_batch import ACKED, REJECTED, RETRIED, TAKEN, Taken
+from .leased_batch import ACKED, REJECTED, RELEASED, RETRIED, TAKEN, Taken
 from .signals import Reject, RetryAfter, error_text
 from .work_core import WorkCore
 from .work_options import Handler
@@ -29,6 +32,10 @@ from .work_options import Handler
 logger = logging.getLogger(__name__)
 
 STOPPED = "the consumer was stopped while this message was handled"
+
+
+class NoThreadError(Exception):
+    """No handler was called: the pool's threads are gone, since the interpreter ends."""
 
 
 class HandlerRun:
@@ -87,6 +94,11 @@ class HandlerRun:
             else:
                 delivery = Delivery(*taken)
                 await self._in_thread(delivery)
+        except NoThreadError as ended:
+            logger.warning("group %s: %s", self._core.calls.group, ended)
+            self._settle(taken, RELEASED, None, "")
+            self._core.stop()
+            return
         except Reject as reason:
             self._settle(taken, REJECTED, None, error_text(reason))
         except RetryAfter as later:
@@ -112,8 +124,11 @@ class HandlerRun:
     async def _in_thread(self, delivery: Delivery) -> None:
         assert self._threads is not None
         call = partial(contextvars.copy_context().run, self._handler, delivery)
-        loop = asyncio.get_running_loop()
-        result: Any = await loop.run_in_executor(self._threads, call)
+        try:
+            running = self._threads.submit(call)
+        except RuntimeError as error:
+            raise NoThreadError(f"work stops, since no thread can begin: {error}") from error
+        result: Any = await asyncio.wrap_future(running)
         if inspect.isawaitable(result):
             await result
 

@@ -1,6 +1,7 @@
 """Handlers of a work queue: what they return or raise, how many run, and how they end."""
 
 import asyncio
+import concurrent.futures.thread
 import contextvars
 import threading
 from collections.abc import AsyncIterator
@@ -71,6 +72,27 @@ async def test_how_a_handler_ends_decides(cluster: FakeCluster, consumer: AsyncC
     assert [each.error for each in group.dead] == ["no such customer"]
     waits = {round(row.free_at - cluster.work.now()): row.error for row in group.rows.values()}
     assert waits == {30: "not yet", 60: "ValueError: broken", 5: ""}
+
+
+async def test_no_attempt_fails_because_the_interpreter_ends(
+    cluster: FakeCluster, consumer: AsyncConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its threads end before others do that are no daemons: they must not use up all attempts."""
+    await fill(cluster, *[b"x"] * 20)
+    seen: list[bytes] = []
+
+    def handle(delivery: Delivery) -> None:
+        seen.append(delivery.body)
+        monkeypatch.setattr(concurrent.futures.thread, "_shutdown", True)
+
+    work = working(consumer, handler=handle, max_attempts=1)
+    async with asyncio.timeout(10):
+        await work
+    statistics = work.statistics()
+    assert (len(seen), statistics.acked, statistics.failed, statistics.retried) == (1, 1, 0, 0)
+    group = cluster.work.group("billing")
+    assert not group.dead
+    assert {row.attempts for row in group.rows.values()} <= {0}
 
 
 async def test_coroutines_run_side_by_side(cluster: FakeCluster, consumer: AsyncConsumer) -> None:

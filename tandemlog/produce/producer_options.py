@@ -105,5 +105,7 @@ class ProducerOptions:
                 raise ValueError(f"transaction_group {self.transaction_group!r}: {fault}")
         elif self.transaction_checker is not None and self.producer_id is None:
             raise ValueError("a transaction_checker needs a transaction_group, or a producer_id")
+        if self.transaction_checker is not None and not callable(self.transaction_checker):
+            raise ValueError(f"transaction_checker {self.transaction_checker!r}: not callable")
         if self.epoch is not None and (self.producer_id is None or self.epoch < 0):
             raise ValueError("epoch needs a producer_id and must not be negative")

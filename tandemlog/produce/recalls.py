@@ -13,6 +13,11 @@ from ..v1 import broker_pb2
 
 async def recall(connection: Connection, topic: str, recall_handle: str) -> None:
     """See Producer.recall."""
+    if not recall_handle:
+        raise InvalidArgumentError(
+            "an empty recall handle: only messages with delay or deliver_at have one",
+            field="recall_handle",
+        )
     try:
         handle = decode_handle(recall_handle)
     except FormatError as error:

@@ -84,14 +84,26 @@ class TransactionState:
         self._connection = connection
         self._checked = checked
         self._offsets: list[broker_pb2.CommitOffsetsRequest] = []
+        self._begun = False
         self._ending = False
 
     @property
     def transaction_id(self) -> str:
         return self.how.transaction_id
 
+    def begin(self) -> None:
+        """Its block is entered, and its first messages are sent."""
+        self._begun = True
+
     def check_open(self) -> None:
-        """Raises TransactionEndedError."""
+        """Raises TransactionEndedError, and InvalidArgumentError for one that was not entered: its
+        first messages would be missing."""
+        if not self._begun:
+            raise InvalidArgumentError(
+                "a transaction begins where its block is entered: `with "
+                "producer.transaction(...) as t:`, or `async with`",
+                field="transaction",
+            )
         if self._ending:
             raise TransactionEndedError(f"transaction {self.transaction_id} has ended")
 
@@ -101,13 +113,13 @@ class TransactionState:
 
     def add_offsets(self, offsets: Offsets, what: Any, group: str | None) -> None:
         """Raises TransactionEndedError, InvalidArgumentError."""
-        self.check_open()
         if self._checked:
             raise InvalidArgumentError(
                 "a producer with a transaction_checker cannot commit offsets in its transactions: "
                 "a check would commit the messages without them; use another producer",
                 field="offsets",
             )
+        self.check_open()
         if isinstance(offsets, Mapping):
             fault = _NO_OFFSETS if group is None else group_fault(group, new=False)
             if fault is not None:
@@ -220,6 +232,7 @@ class AsyncTransaction:
         return self._state.transaction_id
 
     async def __aenter__(self) -> Self:
+        self._state.begin()
         try:
             for message in self._first:
                 await self.send(message)

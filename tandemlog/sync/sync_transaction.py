@@ -38,6 +38,7 @@ class Transaction:
         return self._state.transaction_id
 
     def __enter__(self) -> Self:
+        self._state.begin()
         try:
             for message in self._first:
                 self.send(message)

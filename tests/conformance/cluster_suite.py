@@ -383,6 +383,15 @@ class ClusterSuite:
             producer.transaction(Message(topic, b"a", queue_id=QUEUES)).__enter__()
         assert read(endpoint, topic) == []
 
+    def test_a_transaction_that_was_not_entered_sends_nothing(
+        self, endpoint: str, producer: Producer, topic: str
+    ) -> None:
+        transaction = producer.transaction(Message(topic, b"a"))
+        for call in (lambda: transaction.send(Message(topic, b"b")), transaction.commit):
+            with pytest.raises(errors.InvalidArgumentError, match="its block is entered"):
+                call()
+        assert read(endpoint, topic) == []
+
     def test_offsets_count_with_a_transaction(
         self, endpoint: str, producer: Producer, admin: Admin, topic: str
     ) -> None:
@@ -535,6 +544,8 @@ class ClusterSuite:
             producer.recall("other", gone.recall_handle)
         with pytest.raises(errors.InvalidArgumentError, match="recall handle"):
             producer.recall(topic, "x")
+        with pytest.raises(errors.InvalidArgumentError, match="only messages with delay"):
+            producer.recall(topic, "")
         with Consumer(endpoint) as consumer, consumer.follow(topic, start=EARLIEST) as stream:
             assert next(iter(stream)).body == b"kept"
         with pytest.raises(errors.NotWaitingError, match="came"):

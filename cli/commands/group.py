@@ -257,6 +257,12 @@ def reset_command(
 
     changes = cluster.ask(reset, ReadFrom.MASTER)
     write_rows(map(_change_row, changes), cluster.form, CHANGE_COLUMNS)
+    if not changes:
+        write_note(
+            f"{group} has committed no offsets: nothing is to be reset. What a group has done of a "
+            "work queue is not reset: a group of another name begins where `group policy NAME "
+            "--start` says"
+        )
     if dry_run:
         write_note(f"{group}: nothing was changed")
 

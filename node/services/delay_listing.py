@@ -19,6 +19,7 @@ from tandemlog_server.storage.message_store import MessageStore
 
 from ..access.caller import Caller
 from ..pulls.dispatch_wait import DispatchWait
+from ..pulls.known_queues import KnownQueues
 from ..pulls.pages import bad_page
 from ..pulls.read_turns import ReadTurns
 
@@ -62,9 +63,17 @@ class DelayListing:
                 continue
             if caller.restricted is None or caller.seen([topic]):
                 response.messages.append(_row(record, topic, due_ms))
+        if request.topic and not response.messages:
+            self._check_topic(request.topic, caller)
         if len(found) == LOOKED_UP:
             response.next_page = f"{int(found.due_ms[-1])}:{int(found.offsets[-1])}"
         return response
+
+    def _check_topic(self, topic: str, caller: Caller) -> None:
+        """Raises RequestRefusedError for one that is not there, and that the caller could see."""
+        known = KnownQueues(self._store.topics, self._store.queue_table)
+        if caller.restricted is None or caller.seen([topic]):
+            known.check_topic(topic)
 
     def _record(self, offset: int) -> Record | None:
         """None for one that cannot be read, or that came meanwhile and was deleted."""

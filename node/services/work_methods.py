@@ -19,7 +19,6 @@ from tandemlog.consume.work.policy_messages import policy_changed, policy_messag
 from tandemlog.format.lease.dead_letter import DeadLetter, decode_dead_letter
 from tandemlog.format.lease.policy import MAX_WAIT_MS, GroupPolicy, policy_fault
 from tandemlog.format.record.record import decode_record
-from tandemlog.format.words import quoted
 from tandemlog.v1 import common_pb2, work_pb2
 from tandemlog_server.storage.services.dead_letters import DeadLetterRow
 
@@ -28,7 +27,7 @@ from ..access.identities import Right
 from ..error_status import RequestRefusedError, check_count
 from ..work.dead_letter_service import DeadLetterService
 from ..work.work_filter import selector
-from ..work.work_requests import LeasedMessages, QueueWork, ReceiveRequest
+from ..work.work_requests import LeasedMessages, QueueWork, ReceiveRequest, no_group
 from ..work.work_service import WorkService
 
 DEFAULT_BYTES = 4 << 20
@@ -146,12 +145,7 @@ class WorkMethods:
         self, request: work_pb2.DescribeGroupWorkRequest, caller: Caller
     ) -> work_pb2.DescribeGroupWorkResponse:
         if await self._work.policy(request.group) is None:
-            raise RequestRefusedError(
-                common_pb2.UNKNOWN_GROUP,
-                f"there is no group {quoted(request.group)}: a receive, a policy or a committed "
-                "offset makes it",
-                field="group",
-            )
+            raise no_group(request.group)
         found = await self._work.describe(request.group)
         seen = set(caller.seen({each.topic for each in found.queues}))
         return work_pb2.DescribeGroupWorkResponse(

@@ -25,7 +25,7 @@ from tandemlog_server.storage.leases.queue_leases import QueueLeases
 from tandemlog_server.storage.services.dead_letters import MAX_PAGE, DeadLetterPage
 
 from ..error_status import RequestRefusedError, check_count
-from .work_requests import check_group
+from .work_requests import check_group, no_group
 from .work_service import WorkService
 from .work_term import WorkTerm
 
@@ -88,7 +88,7 @@ class DeadLetterService:
         refused: list[tuple[int, str]] = []
         for offset in dict.fromkeys(offsets):
             if queue is None or not queue.floor <= offset < queue.end or queue.is_done(offset):
-                refused.append((offset, "there is no such dead letter, or it is done"))
+                refused.append((offset, "there is none, or it was sent again or purged"))
                 continue
             if (group, offset) in self._sending:
                 refused.append((offset, "another call is sending it just now"))
@@ -137,6 +137,8 @@ class DeadLetterService:
             )
         topic = dead_letter_topic(group)
         if not term.letters.end(group):
+            if await self._work.policy(group) is None:
+                raise no_group(group)
             return term, None
         # dead letters of a broker's group are there before it has worked here
         await term.open(group, [topic], create=True)

@@ -151,5 +151,14 @@ def _check_range(name: str, value: int, least: int, most: int) -> None:
         )
 
 
+def no_group(group: str) -> RequestRefusedError:
+    """The refusal for a group that is not there."""
+    return RequestRefusedError(
+        common_pb2.UNKNOWN_GROUP,
+        f"there is no group {quoted(group)}: a receive, a policy or a committed offset makes it",
+        field="group",
+    )
+
+
 def _refused(name: str, text: str) -> RequestRefusedError:
     return RequestRefusedError(common_pb2.INVALID_ARGUMENT, text, field=name)

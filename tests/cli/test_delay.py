@@ -46,6 +46,11 @@ def test_what_waits_is_listed_and_cancelled(run: Run, node: Node, topic: str) ->
     assert "do not wait" in err
 
 
+def test_a_topic_that_is_missing_is_named(run: Run) -> None:
+    code, _, err = run("delay", "list", "missing")
+    assert (code, "there is no topic 'missing'" in err) == (NOT_FOUND, True)
+
+
 def test_a_handle_that_is_none_is_refused(run: Run) -> None:
     code, _, err = run("delay", "cancel", "nonsense")
     assert code != 0

@@ -373,3 +373,9 @@ def test_nodes(run: Run, node: Node) -> None:
     for name in ("epoch", "in_sync", "wrote_offset", "confirm_offset", "lag_bytes", "lag_seconds"):
         assert name in row
     assert "n0" in run("list")[1]
+
+
+def test_a_reset_of_a_work_queue_says_that_nothing_is_reset(run: Run) -> None:
+    assert run("group", "policy", "workers", "--max-attempts", "3")[0] == 0
+    code, _, err = run("group", "reset", "workers", "--to-latest")
+    assert (code, "workers has committed no offsets" in err) == (0, True)

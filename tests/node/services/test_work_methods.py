@@ -192,6 +192,10 @@ async def test_a_missing_group_and_a_missing_letter_are_named(tmp_path: Path) ->
         caller = Caller(channel_.channel)
         answer = await caller.ask("DescribeGroupWork")
         assert answer.error.code == common_pb2.UNKNOWN_GROUP
+        for call in ("ListDeadLetters", "ReadDeadLetter", "PurgeDeadLetters"):
+            answer = await caller.ask(call)
+            assert answer.error.code == common_pb2.UNKNOWN_GROUP, call
+        await caller.ask("SetGroupPolicy")
         await append_record(channel_, put_request("t"))
         answer = await caller.ask("ReadDeadLetter", queue_offset=7)
         assert answer.error.code == common_pb2.OFFSET_OUT_OF_RANGE

@@ -177,6 +177,9 @@ async def test_dead_letters_are_sent_again_and_purged(tmp_path: Path) -> None:
             await node.dead_letters.read(GROUP, 7)
         with pytest.raises(RequestRefusedError, match="name the group itself"):
             await node.dead_letters.list("%DLQ%billing", 0, 1)
+        with pytest.raises(RequestRefusedError, match="there is no group 'other'"):
+            await node.dead_letters.list("other", 0, 10)
+        await receive(node, group="other")
         assert (await node.dead_letters.list("other", 0, 10)).left == 0
 
 

@@ -491,5 +491,7 @@ class AsyncConsumer:
 
     def _group(self) -> str:
         if self.group is None:
-            raise InvalidArgumentError("this consumer has no group", field="group")
+            raise InvalidArgumentError(
+                "this consumer has no group: name one, Consumer(..., group=...)", field="group"
+            )
         return self.group

@@ -172,8 +172,13 @@ class Follower:
     async def wait(self, timeout_ms: float | None = None) -> bool:
         """Waits for a batch, or until the caller is wanted (`must_stop`); False at the stops.
         Raises what ended the reading, and TimeoutError after `timeout_ms`."""
-        async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+        if timeout_ms is None:
             return await self._wait_for_batches()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await self._wait_for_batches()
+        except TimeoutError as error:
+            raise TimeoutError(f"no message came within {timeout_ms:g} ms") from error
 
     def pop(self) -> FetchedBatch | None:
         """The next batch of some queue, if one is there."""

@@ -27,6 +27,8 @@ class Selector:
             wanted = parse_tags(tags)
         except FormatError as error:
             raise InvalidArgumentError(str(error), field="tags") from error
+        if where is not None and not isinstance(where, str):
+            raise InvalidArgumentError(f"where={where!r}: a filter is a text", field="where")
         if where is not None and not where.strip():
             raise InvalidArgumentError("where: the filter is empty", field="where")
         return cls(wanted, where or "")

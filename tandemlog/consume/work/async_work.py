@@ -35,6 +35,8 @@ class AsyncWork:
     def __init__(
         self, core: WorkCore, handler: Handler | None, concurrency: int, consumer: object = None
     ) -> None:
+        if handler is not None and not callable(handler):
+            raise InvalidArgumentError(f"handler={handler!r}: it cannot be called", field="handler")
         self._core = core
         self._handler = handler
         self._concurrency = concurrency

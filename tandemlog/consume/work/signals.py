@@ -28,9 +28,18 @@ class RetryAfter(Exception):  # noqa: N818 - a decision, not an error
         super().__init__(f"again after {self.delay_ms} ms" + (f": {error}" if error else ""))
 
 
+def in_seconds(value: float | timedelta, field: str) -> float:
+    """A number of seconds. Raises InvalidArgumentError for what is no time."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, int | float):
+        return value
+    raise InvalidArgumentError(f"{field}={value!r}: it is seconds, or a timedelta", field=field)
+
+
 def delay_in_ms(seconds: float | timedelta, field: str = "after") -> int:
     """Milliseconds. Raises InvalidArgumentError for a time that no retry can wait."""
-    value = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+    value = in_seconds(seconds, field)
     # not "value < 0 or ...": a NaN is refused too
     if not 0 <= value * 1000 <= MAX_DELAY_MS:
         raise InvalidArgumentError(

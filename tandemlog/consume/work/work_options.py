@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Final
 
 from ...errors import InvalidArgumentError
@@ -18,7 +19,7 @@ from ...format.lease.policy import (
     policy_fault,
 )
 from ..reading.positions import EARLIEST, LATEST
-from .signals import delay_in_ms
+from .signals import delay_in_ms, in_seconds
 
 MOST_PREFETCHED: Final = 10 * MAX_RECEIVE
 _ORDERINGS: Final = {
@@ -71,6 +72,10 @@ class WantedPolicy:
         start: str | None,
     ) -> "WantedPolicy":
         """Raises InvalidArgumentError for values that no policy can have."""
+        if max_attempts is not None and not isinstance(max_attempts, int):
+            raise InvalidArgumentError(
+                f"max_attempts={max_attempts!r}: it is a whole number", field="max_attempts"
+            )
         if ordered is not None and ordered not in _ORDERINGS:
             raise InvalidArgumentError(
                 f"ordered={ordered!r}: it is False, True (by queue), 'queue' or 'key'",
@@ -101,30 +106,31 @@ class WantedPolicy:
         return replace(policy, **changes)
 
 
-BackoffLike = float | Sequence[float] | Backoff
-"""Seconds before the second attempt, which double with each further one; seconds for each; or a
-Backoff."""
+BackoffLike = float | timedelta | Sequence[float | timedelta] | Backoff
+"""Seconds (or a timedelta) before the second attempt, which double with each further one; seconds
+for each; or a Backoff."""
 
 
 def backoff_of(value: BackoffLike) -> Backoff:
     """Raises InvalidArgumentError for pauses that no retry can have."""
     if isinstance(value, Backoff):
         return value
-    if isinstance(value, int | float):
+    if isinstance(value, int | float | timedelta):
         return Backoff(levels_ms=(), initial_ms=delay_in_ms(value, "backoff"))
     levels = tuple(delay_in_ms(each, "backoff") for each in value)
     return Backoff(levels_ms=levels or LEVELS_MS)
 
 
-def lease_in_ms(seconds: float, field: str = "lease") -> int:
+def lease_in_ms(seconds: float | timedelta, field: str = "lease") -> int:
     """Raises InvalidArgumentError for a lease that no node gives."""
-    if not MIN_LEASE_MS <= seconds * 1000 <= MAX_LEASE_MS:
+    value = in_seconds(seconds, field)
+    if not MIN_LEASE_MS <= value * 1000 <= MAX_LEASE_MS:
         raise InvalidArgumentError(
             f"{field}={seconds!r}: a lease lasts {MIN_LEASE_MS // 1000} to {MAX_LEASE_MS // 1000} "
             "seconds",
             field=field,
         )
-    return round(seconds * 1000)
+    return round(value * 1000)
 
 
 def checked_prefetch(prefetch: int | None, concurrency: int) -> int | None:

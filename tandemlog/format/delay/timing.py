@@ -44,9 +44,11 @@ def out_ms(due_ms: int) -> int:
 
 def checked_time(name: str, milliseconds: int) -> int:
     """The time or delay, if it can be one. Raises FormatError."""
-    if not 0 <= milliseconds <= LATEST_MS:
+    if milliseconds < 0:
+        raise FormatError(f"{name} {milliseconds} ms is negative")
+    if milliseconds > LATEST_MS:
         raise FormatError(
-            f"{name} {milliseconds} ms is not between 0 and {LATEST_MS}, the end of the year 9999"
+            f"{name} {milliseconds} ms is more than {LATEST_MS}, the end of the year 9999"
         )
     return milliseconds
 

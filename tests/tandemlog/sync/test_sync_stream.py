@@ -96,7 +96,7 @@ def test_committing_by_hand(cluster: ThreadedCluster) -> None:
             batch = stream.next_batch()
             assert batch is not None
             assert batch[0].body == b"5"
-            with pytest.raises(TimeoutError):
+            with pytest.raises(TimeoutError, match="no message came within"):
                 stream.next_batch(timeout_ms=1)
 
 

@@ -14,6 +14,7 @@ from celery.contrib.testing.worker import start_worker
 
 from documents.pages import DOCS, examples
 from helpers.running import wait_until
+from tandemlog import Admin
 from tandemlog.testing import Cluster
 
 ENDPOINT = "127.0.0.1:10911"
@@ -45,12 +46,16 @@ def test_the_page_of_work_queues(endpoint: str, capsys: pytest.CaptureFixture[st
 
 def test_the_cookbook(endpoint: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = [each for each in examples(DOCS / "cookbook.md") if not PROGRAM.match(each)]
-    poison, busy, faststream = (run(each, endpoint, "cookbook.md") for each in found)
+    poison, busy, schedule, faststream = (run(each, endpoint, "cookbook.md") for each in found)
     assert sorted(poison["paid"]) == [111, 142]
     printed = capsys.readouterr().out
     assert "3 ZeroDivisionError" in printed
     assert "1 JSONDecodeError" in printed
     assert len(set(busy["charged"])) == 5
+    first, second, third = schedule["done"]
+    assert second - first == third - second == schedule["EVERY"]
+    with Admin(endpoint) as admin:
+        assert admin.delayed("reports") == []
     assert faststream["booked"] == {1: 12.5, 2: 7.0}
 
 

@@ -11,7 +11,7 @@ from benchmarks.scratch import scratch_folder
 MODULES = (
     "append", "produce", "sync_flush", "catch_up", "pull", "restart", "memory", "segments", "live",
     "failover", "coordination", "secure", "columns", "filters", "importing",
-    "delays", "work",
+    "delays", "work", "transactions",
 )  # fmt: skip
 ASKED_FOR = {"peers": "peers.side_by_side", "rocketmq": "rocketmq"}
 """Run only by name, since they fetch other programs: name -> module."""

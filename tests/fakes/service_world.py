@@ -201,7 +201,7 @@ class ServiceWorld:
         )
 
     def state(self) -> None:
-        if self.leases.ready and self.leases.applied:
+        if self.leases.ready and self.leases.has_applied(self.leases.written):
             self.bench.clock.advance(0.001)
             self.leases.put_state(self.bench.clock.now_ms())
 

@@ -88,9 +88,9 @@ class PutPath:
         waiting = 0
         if self._delays is not None and self._delays.concerns(batch):
             waiting = self._delays.check(batch, time)
-        halves = NO_HALVES if self._halves is None else self._halves.check(batch)
         mark = mark_of(batch)
         if mark is None:
+            halves = self._checked_halves(batch)
             self._check_room(waiting, halves, holder)
             segments = self._log.append(checked, dense, self._next_queue_offsets, time)
             self._note_waiting(segments, waiting, holder)
@@ -98,12 +98,14 @@ class PutPath:
             return PutResult(segments, self._log.wrote.value, time)
         outcome = self._producers.check(mark, batch.count, holder)
         if isinstance(outcome, Duplicate):
+            # halves that were open then may have ended since
             return self._stored_before(batch, outcome, duplicate=True)
+        have = outcome.have if isinstance(outcome, Resume) else 0
+        halves = self._checked_halves(batch, have)
         self._check_room(waiting, halves, holder)
         rest = batch
         if isinstance(outcome, Resume):
-            rest, mark = rest_of(batch, outcome.have, mark)
-            halves = halves[halves >= outcome.have] - outcome.have
+            rest, mark = rest_of(batch, have, mark)
             checked = self._log.check(rest)
         with self._producers.appending():
             segments = self._log.append(checked, dense, self._next_queue_offsets, time)
@@ -115,6 +117,11 @@ class PutPath:
             if isinstance(whole, Duplicate):
                 return self._stored_before(batch, whole, duplicate=False)
         return PutResult(segments, self._log.wrote.value, time)
+
+    def _checked_halves(self, batch: RecordBatch, have: int = 0) -> NDArray[np.int64]:
+        """The rows of halves behind the first `have` records, counted from there. Raises as
+        HalfCheck.check."""
+        return NO_HALVES if self._halves is None else self._halves.check(batch, have) - have
 
     def _check_room(self, waiting: int, halves: NDArray[np.int64], holder: str) -> None:
         if waiting and self._delays is not None:

@@ -68,10 +68,11 @@ class HalfCheck:
             if holder is not None:
                 self._shares.give_back(holder)
 
-    def check(self, batch: RecordBatch) -> NDArray[np.int64]:
-        """The rows of the halves in a valid batch. Raises BatchRefusedError for the first that may
-        not be put."""
+    def check(self, batch: RecordBatch, first: int = 0) -> NDArray[np.int64]:
+        """The rows of the halves in a valid batch, from row `first` on: those before are stored
+        already. Raises BatchRefusedError for the first that may not be put."""
         rows = half_rows(batch)
+        rows = rows[rows >= first]
         if not len(rows):
             return rows
         begins = offsets_of(batch.sizes.astype(np.int64))

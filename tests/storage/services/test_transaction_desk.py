@@ -11,9 +11,11 @@ from tandemlog.format.constants import (
     BROKER_TRANSACTIONS,
     HALF_TOPIC,
     OP_HALF_TOPIC,
+    PRODUCER_MARK,
     SERVICE_TOPIC,
     UNDECIDED_TOPIC,
 )
+from tandemlog.format.record.producer_mark import ProducerMark
 from tandemlog.format.record.record import Record
 from tandemlog.format.transaction.decision import NO_OFFSET, Commit, GroupOffset, said_by
 from tandemlog.format.transaction.half import ended_halves
@@ -251,6 +253,24 @@ def test_a_half_that_comes_too_late_is_rolled_back() -> None:
     assert not bench.store.transactions.halves
     with pytest.raises(BatchRefusedError, match="has ended"):
         put_halves(bench, half_put("later"))
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_request_that_comes_again_is_answered_also_after_the_decision(*, commits: bool) -> None:
+    """Its answer was lost; messages of others may be in it as well, and they are stored."""
+    bench = bench_of()
+    mark = ProducerMark("p1", 0, 0, 0, 2)
+    half = half_put("a")
+    carries = f"{PRODUCER_MARK}\x01{mark.encode()}\x02".encode()
+    half = replace(half, properties=half.properties + carries)
+    request = batch_of([half, Put("T", 0, b"plain", b"")])
+    first = bench.store.put(request)
+    desk = ready_desk(bench)
+    desk.commit(TX) if commits else desk.roll_back(TX)
+    finished(bench, desk)
+    again = bench.store.put(request)
+    assert (again.duplicate, again.end_offset) == (True, first.end_offset)
+    assert sorted(bench.bodies("T")) == sorted([b"plain"] + [b"a"] * commits)
 
 
 def test_a_half_that_cannot_be_read_does_not_stop_the_others() -> None:

@@ -6,6 +6,8 @@ PYTHONPATH=tests python -m sim 123 --shortest  the shortest part of seed 123 tha
 PYTHONPATH=tests python -m sim --elections 5000  worlds that elect, a third of them in each mode
 PYTHONPATH=tests python -m sim --served 5000     the same with real clients in them
 PYTHONPATH=tests python -m sim --blackouts 5000  the power of all nodes fails, after any history
+PYTHONPATH=tests python -m sim --delays 5000     messages that come later, over real stores
+PYTHONPATH=tests python -m sim --services 5000   work queues and transactions, over real stores
 """
 
 import logging
@@ -17,7 +19,8 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 
-from sim import election_world, served_run
+from sim import election_world, served_run, services_run
+from sim.delay_world import DelayWorld
 from sim.election_blackouts import blackouts_of
 from sim.ha_nodes import CrashError, ViolationError
 from sim.store_run import play, shortest
@@ -65,6 +68,20 @@ def outcome_of_blackouts(seed: int) -> Outcome:
         return seed, f"seed {seed}: {fault}", {}
 
 
+def outcome_of_delays(seed: int) -> Outcome:
+    try:
+        return seed, "", play(seed, make=DelayWorld).counters
+    except (Exception, CrashError) as fault:
+        return seed, f"seed {seed}: {fault}", {}
+
+
+def outcome_of_services(seed: int) -> Outcome:
+    try:
+        return seed, "", services_run.played(seed).counters
+    except (Exception, CrashError) as fault:
+        return seed, f"seed {seed}: {fault}", {}
+
+
 def search(seeds: range, play_one: Callable[[int], Outcome] = outcome) -> int:
     """Play them all; how many failed."""
     began, found, counters = time.monotonic(), Counter[str](), Counter[str]()
@@ -101,6 +118,8 @@ OTHER_WORLDS = {
     "--elections": outcome_of_elections,
     "--served": outcome_of_clients,
     "--blackouts": outcome_of_blackouts,
+    "--delays": outcome_of_delays,
+    "--services": outcome_of_services,
 }
 
 

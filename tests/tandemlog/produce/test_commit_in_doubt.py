@@ -15,6 +15,7 @@ class RefusingState(TransactionState):
     def __init__(self, *, committed: bool) -> None:
         super().__init__(cast("Any", None), "g", checked=False)
         self._committed = committed
+        self.begin()
 
     async def end(self, *, commits: bool, messages: int) -> Any:
         self._ending = True

@@ -9,15 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from sim.store_mutations import Patch, always, constant, dispatch_what_is_written, never, nothing
+from sim.store_mutations import Patch, always, dispatch_what_is_written, never, nothing
 from tandemlog_server.node.work.progress_writer import ProgressWriter
 from tandemlog_server.storage.dispatch.reput import ReputService
-from tandemlog_server.storage.folds.fold import ANYWHERE
-from tandemlog_server.storage.folds.fold_file import FoldFile
-from tandemlog_server.storage.folds.lease_fold import LeaseFold
 from tandemlog_server.storage.folds.transaction_fold import TransactionFold
 from tandemlog_server.storage.leases import deliveries, handle_operations, lease_engine
-from tandemlog_server.storage.leases.lease_engine import LeaseEngine
 from tandemlog_server.storage.leases.queue_leases import QueueLeases
 from tandemlog_server.storage.leases.queue_state import QueueState
 from tandemlog_server.storage.services.dead_letters import DeadLetterDesk
@@ -95,10 +91,6 @@ MUTATIONS: dict[str, list[Patch]] = {
     ],
     "a term does not ask the log": [(LeaseDesk, "said", nothing_is_said)],
     "no STATE is written when the log has grown": [(LeaseDesk, "state_is_due", never)],
-    "retention deletes where a group began": [
-        (LeaseFold, "needs_from", lambda this: ANYWHERE),
-        (FoldFile, "keep_from", constant(ANYWHERE)),
-    ],
     "the log does not say how often a message was tried": [(QueueState, "_merge", nothing)],
     "a handle counts whoever has the message": [
         (handle_operations, "State", SimpleNamespace(LEASED=99))
@@ -111,7 +103,6 @@ MUTATIONS: dict[str, list[Patch]] = {
         (QueueLeases, "free", all_are_free),
     ],
     "a message is done without its dead letter": [(DeadLetterDesk, "bury", all_are_buried)],
-    "what was not written is not put back": [(LeaseEngine, "put_back", nothing)],
     "a term decides before it knows the last one's decisions": [
         (TransactionDesk, "ready", property(has_begun))
     ],

@@ -40,6 +40,8 @@ from .fold import ANYWHERE
 from .service_fold import ServiceFold
 from .waiting_rows import NewRows, WaitingRows
 
+_TOPICS: Final = (SCHEDULE_TOPIC, TIMER_TOPIC, SERVICE_TOPIC)
+"""Records of other topics say something only while messages wait."""
 RECALLS_KEPT: Final = 4096
 _Rows = NDArray[np.int64]
 
@@ -58,6 +60,8 @@ class DelayFold(ServiceFold):
     # ---- a ServiceFold
 
     def _take(self, batch: DispatchBatch, first: int) -> list[str]:
+        if not len(self.rows) and not batch.has_any(_TOPICS):
+            return []
         version = self.rows.version
         steps = self._steps(batch, first)
         begin = first

@@ -9,6 +9,7 @@ the properties of a delayed message, reads them from the window, which is valid 
 is dispatched.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -52,6 +53,10 @@ class DispatchBatch:
         number = self.columns.topics.index(topic)
         rows: NDArray[np.int64] = (self.columns.topic_index == number).nonzero()[0]
         return rows
+
+    def has_any(self, topics: Collection[str]) -> bool:
+        """Whether there is a record of one of these topics: most batches have none of a service."""
+        return any(topic in self.columns.topics for topic in topics)
 
     @cached_property
     def naming(self) -> NDArray[np.int64]:

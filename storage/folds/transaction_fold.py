@@ -52,6 +52,8 @@ from .fold import ANYWHERE
 from .service_fold import ServiceFold
 
 OUTCOMES_KEPT: Final = 65_536
+_TOPICS: Final = (HALF_TOPIC, OP_HALF_TOPIC, SERVICE_TOPIC)
+"""Records of other topics say something only of halves that are open."""
 Place = tuple[str, str, int]
 """Group, topic, queue id."""
 
@@ -150,6 +152,8 @@ class TransactionFold(ServiceFold):
     def _rows(self, batch: DispatchBatch, first: int) -> list[int]:
         """The rows that may say something of transactions, ascending."""
         columns = batch.columns
+        if not self.halves and not batch.has_any(_TOPICS):
+            return []
         halves = batch.rows_of(HALF_TOPIC)
         parts = [halves, batch.rows_of(OP_HALF_TOPIC), batch.rows_of(SERVICE_TOPIC)]
         if self.halves or len(halves):

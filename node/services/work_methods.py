@@ -77,7 +77,9 @@ class WorkMethods:
     async def Acknowledge(
         self, request: work_pb2.AcknowledgeRequest, caller: Caller
     ) -> work_pb2.HandlesResponse:
-        results = await self._work.ack(request.group, request.handles, sync=request.sync)
+        results = await self._work.ack(
+            request.group, request.handles, sync=request.sync, holder=caller.holder
+        )
         return work_pb2.HandlesResponse(results=results.tobytes())
 
     async def Nack(self, request: work_pb2.NackRequest, caller: Caller) -> work_pb2.HandlesResponse:
@@ -87,7 +89,11 @@ class WorkMethods:
             delay_ms = part.delay_ms if part.HasField("delay_ms") else None
             results += (
                 await self._work.nack(
-                    request.group, part.handles, delay_ms=delay_ms, error=part.error
+                    request.group,
+                    part.handles,
+                    delay_ms=delay_ms,
+                    error=part.error,
+                    holder=caller.holder,
                 )
             ).tobytes()
         return await self._settled(request.group, results, sync=request.sync)
@@ -99,20 +105,24 @@ class WorkMethods:
         results = bytearray()
         for part in request.rejected:
             results += (
-                await self._work.reject(request.group, part.handles, error=part.error)
+                await self._work.reject(
+                    request.group, part.handles, error=part.error, holder=caller.holder
+                )
             ).tobytes()
         return await self._settled(request.group, results, sync=request.sync)
 
     async def Release(
         self, request: work_pb2.ReleaseRequest, caller: Caller
     ) -> work_pb2.HandlesResponse:
-        results = await self._work.release(request.group, request.handles)
+        results = await self._work.release(request.group, request.handles, holder=caller.holder)
         return work_pb2.HandlesResponse(results=results.tobytes())
 
     async def Extend(
         self, request: work_pb2.ExtendRequest, caller: Caller
     ) -> work_pb2.HandlesResponse:
-        results = await self._work.extend(request.group, request.handles, request.lease_ms)
+        results = await self._work.extend(
+            request.group, request.handles, request.lease_ms, holder=caller.holder
+        )
         return work_pb2.HandlesResponse(results=results.tobytes())
 
     async def _settled(

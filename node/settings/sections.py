@@ -188,7 +188,8 @@ class WorkSection(Section):
     """The same for all groups together; a message takes about 100 bytes of memory. One identity, or
     one host without identities, gets three quarters at most, and less the more others have."""
     queues: Annotated[int, Ge(1)] = 100_000
-    """Maximum number of queues, each counted once for every group that works on it."""
+    """Maximum number of queues, each counted once for every group that works on it. One identity,
+    or one host without identities, gets three quarters at most, and less the more others have."""
     write_interval_ms: Annotated[int, Ge(1), Le(60_000)] = 100
     """Longest time until acknowledgements are written to the log. What was not written when a
     master is lost is delivered again."""

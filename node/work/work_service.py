@@ -157,7 +157,7 @@ class WorkService:
         waiter = Waiter([(request.group, each) for each in request.topics])
         while True:
             # each time: the group may have got another order, or have been deleted
-            await term.open(request.group, request.topics, create=True)
+            await term.open(request.group, request.topics, create=True, holder=caller.holder)
             leased, throttled = await self._fill(term, request, caller, deadline + SLACK_S)
             if leased or self._closing or loop.time() >= deadline:
                 return _result(leased, request.lease_ms, throttled, term)
@@ -321,42 +321,57 @@ class WorkService:
 
     # ---- handles
 
-    async def ack(self, group: str, handles: bytes, *, sync: bool = False) -> NDArray[np.uint8]:
-        """u1[n] AckResult: these messages are done. With `sync` once that is confirmed. Raises
-        RequestRefusedError, FormatError."""
-        results = await self._operate(group, handles, Operation(Kind.ACK))
+    async def ack(
+        self, group: str, handles: bytes, *, sync: bool = False, holder: str = ""
+    ) -> NDArray[np.uint8]:
+        """u1[n] AckResult: these messages are done. With `sync` once that is confirmed. Queues that
+        the handles open count for `holder`, as for those below. Raises RequestRefusedError,
+        FormatError."""
+        results = await self._operate(group, handles, Operation(Kind.ACK), holder)
         if sync:
             await self.sync(group)
         return results
 
     async def nack(
-        self, group: str, handles: bytes, *, delay_ms: int | None = None, error: str = ""
+        self,
+        group: str,
+        handles: bytes,
+        *,
+        delay_ms: int | None = None,
+        error: str = "",
+        holder: str = "",
     ) -> NDArray[np.uint8]:
         """They failed, and come again after `delay_ms`, None for the policy's pause."""
         check_delay(delay_ms)
-        return await self._operate(
-            group, handles, Operation(Kind.RETRY, delay_ms, short_error(error))
-        )
+        failed = Operation(Kind.RETRY, delay_ms, short_error(error))
+        return await self._operate(group, handles, failed, holder)
 
-    async def release(self, group: str, handles: bytes) -> NDArray[np.uint8]:
+    async def release(self, group: str, handles: bytes, *, holder: str = "") -> NDArray[np.uint8]:
         """They were not tried, and come again at once."""
-        return await self._operate(group, handles, Operation(Kind.RELEASE))
+        return await self._operate(group, handles, Operation(Kind.RELEASE), holder)
 
-    async def extend(self, group: str, handles: bytes, lease_ms: int) -> NDArray[np.uint8]:
+    async def extend(
+        self, group: str, handles: bytes, lease_ms: int, *, holder: str = ""
+    ) -> NDArray[np.uint8]:
         """They stay leased for `lease_ms` from now, with the same handles."""
         check_lease(lease_ms)
-        return await self._operate(group, handles, Operation(Kind.EXTEND, lease_ms))
+        return await self._operate(group, handles, Operation(Kind.EXTEND, lease_ms), holder)
 
-    async def reject(self, group: str, handles: bytes, *, error: str = "") -> NDArray[np.uint8]:
+    async def reject(
+        self, group: str, handles: bytes, *, error: str = "", holder: str = ""
+    ) -> NDArray[np.uint8]:
         """They become dead letters."""
-        return await self._operate(group, handles, Operation(Kind.REJECT, None, short_error(error)))
+        rejected = Operation(Kind.REJECT, None, short_error(error))
+        return await self._operate(group, handles, rejected, holder)
 
-    async def _operate(self, group: str, handles: bytes, operation: Operation) -> NDArray[np.uint8]:
+    async def _operate(
+        self, group: str, handles: bytes, operation: Operation, holder: str
+    ) -> NDArray[np.uint8]:
         check_group(group)
         columns = checked_handles(handles)
         term = await self.ready()
         topics = await term.topics_of(dict.fromkeys(columns["topic"].tolist()))
-        await term.open(group, topics)
+        await term.open(group, topics, holder=holder)
         if term.engine.groups.policy(group) is None:
             return np.full(len(columns), AckResult.UNKNOWN_QUEUE, np.uint8)
         results, unread = term.engine.operate(group, columns, operation, term.now())

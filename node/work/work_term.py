@@ -20,6 +20,7 @@ from typing import Final
 
 from tandemlog.format.lease.handle import topic_hash
 from tandemlog.format.lease.policy import dead_letter_topic
+from tandemlog.format.lease.progress import QueueProgress
 from tandemlog.format.words import quoted
 from tandemlog.v1 import common_pb2
 from tandemlog_server.ha.store_port import GROUPS
@@ -30,6 +31,7 @@ from tandemlog_server.storage.leases.queue_leases import NEVER
 from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.services.dead_letters import DeadLetterDesk
 from tandemlog_server.storage.services.lease_desk import LeaseDesk
+from tandemlog_server.storage.shares import Shares
 
 from ..error_status import RequestRefusedError, not_sure
 from ..pulls.known_queues import KnownQueues
@@ -86,6 +88,9 @@ class WorkTerm:
         self._topics_seen: object = None
         self._queue_counts: dict[str, int] = {}
         self._not_seen: set[int] = set()
+        self._queue_shares = Shares(settings.queues)
+        # group -> topic -> (who opened its queues, how many) each time
+        self._opened_by: dict[str, dict[str, list[tuple[str, int]]]] = {}
         self._topic_of: dict[int, str] = {}
         self._hashed: object = None
         desk.begin()
@@ -173,8 +178,11 @@ class WorkTerm:
 
     # ---- groups and their queues
 
-    async def open(self, group: str, topics: Sequence[str], *, create: bool = False) -> None:
-        """The queues of these topics are open for the group; with `create` a new group is. Raises
+    async def open(
+        self, group: str, topics: Sequence[str], *, create: bool = False, holder: str = ""
+    ) -> None:
+        """The queues of these topics are open for the group; with `create` a new group is. They
+        count in the share of `holder`, an identity or a host, empty for the node itself. Raises
         RequestRefusedError (UNKNOWN_TOPIC, UNKNOWN_GROUP, BUSY), MetadataError."""
         self.look_at_tables()
         if all(self.engine.groups.has_queues(group, each, self._count(each)) for each in topics):
@@ -184,7 +192,7 @@ class WorkTerm:
             await self._open_group(group, create=create)
             for topic in topics:
                 if not self.engine.groups.has_queues(group, topic, self._count(topic)):
-                    await self._open_topic(group, topic)
+                    await self._open_topic(group, topic, holder)
             if self.engine.groups.policy(group) is None:
                 # deleted meanwhile, or it has another order
                 raise not_sure()
@@ -210,26 +218,39 @@ class WorkTerm:
         if group in groups.table:
             self.engine.open_group(group, groups.policy(group))
 
-    async def _open_topic(self, group: str, topic: str) -> None:
+    async def _open_topic(self, group: str, topic: str, holder: str) -> None:
         if topic != dead_letter_topic(group):
             self._known.check_queue(topic, 0)
         ranges = self.desk.ranges(topic)
-        room = self.settings.queues - self.engine.groups.queue_count()
-        if len(ranges) > room:
+        opened_by = self._opened_by.get(group, {}).get(topic, ())
+        new = len(ranges) - sum(count for _, count in opened_by)
+        shares = self._queue_shares
+        if not shares.may_take(holder, new):
             raise RequestRefusedError(
                 common_pb2.BUSY,
-                f"groups work on {self.engine.groups.queue_count()} queues on this node, the limit "
-                f"work.queues is {self.settings.queues}: {quoted(topic)} has {len(ranges)}; raise "
-                "it, or delete groups that are not used",
+                f"groups work on {shares.held} queues on this node, {shares.of(holder)} of them "
+                "opened by this identity or host; the limit work.queues is "
+                f"{shares.limit} for all, {shares.most(holder)} of it for one now: {quoted(topic)} "
+                f"has {new} more; raise the limit, or delete groups that are not used",
                 field="topics",
-                limit=self.settings.queues,
-                actual=self.engine.groups.queue_count() + len(ranges),
+                limit=shares.limit,
+                actual=shares.held + new,
             )
         opened = self.engine.groups.get(group)
         said = await asyncio.to_thread(self.desk.said, group)
         self.check()
         if opened is not None and self.engine.groups.get(group) is opened:
             self.engine.open_topic(group, topic, ranges, said.get(topic, {}), self.now())
+            shares.take(holder, new)
+            by_topic = self._opened_by.setdefault(group, {})
+            by_topic.setdefault(topic, []).append((holder, new))
+
+    def _forget(self, group: str) -> list[QueueProgress]:
+        """The engine forgets the group. Returns its news that are not written."""
+        for opened_by in self._opened_by.pop(group, {}).values():
+            for holder, count in opened_by:
+                self._queue_shares.give_back(holder, count)
+        return self.engine.forget(group)
 
     async def _known_by_the_log(self, group: str) -> None:
         """Wait until the fold knows everything that this term has written of the group. Raises
@@ -284,14 +305,14 @@ class WorkTerm:
 
     def _forget_deleted(self, group: str) -> None:
         logger.info("group %s was deleted: what it has done is forgotten", group)
-        self.engine.forget(group)
+        self._forget(group)
         self.writer.deleted(group)
 
     def _change_policy(self, group: str) -> None:
         policy, known = self._store.groups.policy(group), self.engine.groups.policy(group)
         if known is not None and known.ordering is not policy.ordering:
             logger.info("group %s has another order: its leases are forgotten", group)
-            self.writer.forgotten(group, self.engine.forget(group))
+            self.writer.forgotten(group, self._forget(group))
         else:
             self.engine.open_group(group, policy)
 

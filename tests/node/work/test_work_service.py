@@ -363,3 +363,21 @@ async def test_nothing_is_delivered_to_a_group_that_the_next_master_would_not_kn
         with pytest.raises(RequestRefusedError, match="groups is not replicated"):
             await receive(node)
     assert bodies(await receive(node)) == [b"0"]
+
+
+async def test_one_caller_does_not_take_the_queues_of_all(tmp_path: Path) -> None:
+    """Of 16 queues one host gets three quarters; the next one still gets its own."""
+    stranger = Caller("ipv4:10.0.0.2:1")
+    async with working(tmp_path, work=QUICK.model_copy(update={"queues": 16})) as node:
+
+        async def open_as(caller: Caller, group: str) -> None:
+            await node.work.receive(replace(RECEIVE, group=group), caller)
+
+        for number in range(3):
+            await open_as(ME, f"group-{number}")
+        with pytest.raises(RequestRefusedError, match=r"12 of them opened by this .*has 4 more"):
+            await open_as(ME, "group-3")
+        await open_as(stranger, "other")
+        for group in ("other", "group-0"):
+            node.store.groups.delete(group, 1)
+        await open_as(ME, "group-3")

@@ -159,11 +159,13 @@ class WorkService:
             # each time: the group may have got another order, or have been deleted
             await term.open(request.group, request.topics, create=True, holder=caller.holder)
             leased, throttled = await self._fill(term, request, caller, deadline + SLACK_S)
+            if not leased:
+                # what woke this one may be for another
+                term.waiting.pass_on(waiter)
             if leased or self._closing or loop.time() >= deadline:
                 return _result(leased, request.lease_ms, throttled, term)
             self._check_room(caller)
             with term.waiting.waiting(waiter):
-                term.waiting.pass_on(waiter)
                 await self._wait(waiter, caller, deadline)
             term.check()
 
@@ -204,6 +206,7 @@ class WorkService:
             throttled |= full
             if not readings:
                 break
+            term.wake_next(request.group, request.topics)
             read = await self._read(term, readings, request, caller, room_bytes, leased)
             now = term.now()
             for reading, batch in read:

@@ -158,7 +158,7 @@ async def test_a_deleted_group_forgets_what_was_not_applied_yet(
         node.store.groups.delete(GROUP, 1)
         term_of(node).writer.hurry()
         await asyncio.sleep(0.05)
-    await node.work.sync(GROUP)
+    assert await term_of(node).forget_deleted(GROUP)
     await until(lambda: applied(node))
     assert fold.of_group(GROUP) == []
     assert bodies(await receive(node)) == [b"0", b"1"]

@@ -57,8 +57,16 @@ def over_http(node: NodeProcess, path: str) -> Any:
     return json.loads(text_over_http(node, path))
 
 
-def read_back(cluster: Elected, node_id: str) -> list[bytes]:
-    return [record.body for record in cluster.node(node_id).read_queue("t", 0)]
+def wait_read(cluster: Elected, node: NodeProcess, count: int) -> None:
+    """`count` messages are read: they are dispatched a moment after their acknowledgement."""
+    bodies: list[bytes] = []
+
+    def all_read() -> bool:
+        bodies[:] = [record.body for record in cluster.node(node.node_id).read_queue("t", 0)]
+        return len(bodies) >= count
+
+    wait_until(f"{count} messages to be read", all_read, 10)
+    assert len(bodies) == count
 
 
 def test_switches_pauses_and_history(tmp_path: Path) -> None:
@@ -108,7 +116,7 @@ def test_switches_pauses_and_history(tmp_path: Path) -> None:
         assert [term["leader"] for term in terms] == [first, target, master.node_id]
         assert not any(term["unclean"] for term in terms)
         put(cluster, 50)
-        assert len(read_back(cluster, master.node_id)) == 150
+        wait_read(cluster, master, 150)
         told = over_http(master, "/cluster")
         assert told["elections"]["leader"] == master.node_id
         assert told["elections"]["coordinator"] == [cluster.coordinator.endpoint]
@@ -229,4 +237,4 @@ def test_a_coordinator_that_has_lost_its_data(tmp_path: Path) -> None:
         cluster.wait_in_sync(count=3)
         assert rows(cluster, "history")[-1]["epoch"] == 2
         put(cluster, 50)
-        assert len(read_back(cluster, founded.node_id)) == 100
+        wait_read(cluster, founded, 100)

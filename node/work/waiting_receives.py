@@ -1,7 +1,7 @@
 """Receives that found nothing wait here for work in one of their topics.
 
     (group, topic) ─▶ waiters, the longest wait first
-    work ─▶ the first is woken; it has chosen, and left some ─▶ the next one is
+    work for n queues ─▶ the first n are woken
     woken, and found nothing for itself (other queues, its share is used up) ─▶ the next one is
 
 So one message wakes one consumer, not all of them, and none is lost on a consumer that may not have

@@ -206,7 +206,6 @@ class WorkService:
             throttled |= full
             if not readings:
                 break
-            term.wake_next(request.group, request.topics)
             read = await self._read(term, readings, request, caller, room_bytes, leased)
             now = term.now()
             for reading, batch in read:

@@ -147,10 +147,9 @@ class WorkTerm:
 
     def after(self) -> None:
         """After every call of the engine: wake who waits for what there is now, and look again when
-        the next lease ends. One receive may take from all queues at once: it is the first one that
-        is woken, and `wake_next` follows when it has chosen."""
+        the next lease ends."""
         for group, topic in self.engine.take_woken():
-            self._wake_one(group, topic)
+            self.waiting.wake((group, topic), self.engine.groups.queues_with_work(group, topic))
         if self.engine.has_dead_letters:
             self.writer.hurry()
         due_ms = self.engine.next_due_ms
@@ -162,15 +161,6 @@ class WorkTerm:
                 return
             self._timer.cancel()
         self._timer = self._loop.call_later(wait_s, self._tick)
-
-    def wake_next(self, group: str, topics: Sequence[str]) -> None:
-        """A receive has chosen what it reads: what it leaves is for the next one that waits."""
-        for topic in topics:
-            self._wake_one(group, topic)
-
-    def _wake_one(self, group: str, topic: str) -> None:
-        if self.engine.groups.queues_with_work(group, topic):
-            self.waiting.wake((group, topic), 1)
 
     def _look(self) -> None:
         """Several times in a second: changes of tables, and a date that a test has moved."""

@@ -365,31 +365,6 @@ async def test_nothing_is_delivered_to_a_group_that_the_next_master_would_not_kn
     assert bodies(await receive(node)) == [b"0"]
 
 
-async def test_what_one_receive_takes_wakes_no_other(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looks = 0
-    fill = node.work._fill
-
-    async def counted(*arguments: Any) -> Any:
-        nonlocal looks
-        looks += 1
-        return await fill(*arguments)
-
-    monkeypatch.setattr(node.work, "_fill", counted)
-    await receive(node, wait_ms=0)
-    waiting = [asyncio.create_task(receive(node, wait_ms=5_000)) for _ in range(8)]
-    await until(lambda: node.work.numbers().waiting == 8)
-    looks = 0
-    puts = [Put("orders", each, b"x", store_host="127.0.0.1:0") for each in range(4)]
-    node.store.put(batch_of(puts))
-    done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    assert sum(len(bodies(each.result())) for each in done) == 4
-    assert looks == 1
-    for each in waiting:
-        each.cancel()
-
-
 async def test_what_one_receive_leaves_wakes_the_next(node: Node) -> None:
     await receive(node, wait_ms=0)
     waiting = [asyncio.create_task(receive(node, wait_ms=5_000, max_messages=1)) for _ in range(3)]

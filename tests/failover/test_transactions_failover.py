@@ -7,6 +7,7 @@ there once.
 """
 
 import threading
+from abc import ABC, abstractmethod
 from collections import Counter
 from itertools import chain
 from pathlib import Path
@@ -60,7 +61,7 @@ def bodies_of(node: NodeProcess, *topics: str) -> list[bytes]:
     ]
 
 
-class InThread:
+class InThread(ABC):
     """Runs until the block ends; `with` it while things happen to the nodes."""
 
     def __init__(self, endpoints: list[str]) -> None:
@@ -83,12 +84,14 @@ class InThread:
         except BaseException as error:
             self.fault = error
 
+    @abstractmethod
     def run(self) -> None:
-        raise NotImplementedError
+        """What the thread does, until `_end` is set."""
 
     @property
+    @abstractmethod
     def count(self) -> int:
-        raise NotImplementedError
+        """How much of it is done, for `wait_more`."""
 
     def wait_more(self, count: int) -> None:
         before = self.count

@@ -4,16 +4,16 @@
     snapshot   everything up to S, of the deleted part what still counts
     fresh      only what L .. S says
 
-The bytes of two snapshots of one state may differ: what has ended is forgotten at different times,
-and what stands in the deleted part only one of them knows. So a comparison asks of each entry what
-both must know. What only the deleted part could tell is counted as unknown; it is no difference.
+The bytes of two snapshots of one state may differ: each forgets at its own time what has ended, and
+the fresh one has never seen the deleted records. So a comparison asks of each entry only what both
+must know. What only the deleted records could tell is counted as unknown; it is no difference.
 """
 
 from dataclasses import dataclass, field
 from typing import Final
 
 MOST_NAMED: Final = 10
-"""Differences of one fold that are told one by one."""
+"""Differences of one fold that are listed one by one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,16 @@ class FakeWork:
         self._ahead = 0.0
         self._number = 0
         self.changed = asyncio.Event()
+        self.keep_back_second = False
+        """Whether an answer with a second delivery is sent once `go_on` is set."""
+        self.kept_back, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def may_be_sent(self, answer: work_pb2.ReceiveResponse) -> None:
+        """Returns when the answer may go to its client."""
+        again = any(each.attempts != each.count * b"\1\0" for each in answer.queues)
+        if again and self.keep_back_second:
+            self.kept_back.set()
+            await self.go_on.wait()
 
     def now(self) -> float:
         return time.monotonic() + self._ahead

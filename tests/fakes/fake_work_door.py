@@ -45,6 +45,8 @@ class FakeWorkDoor(work_pb2_grpc.WorkServicer):
                 now = asyncio.get_running_loop().time()
                 left, answer.waited_ms = end - now, int(1000 * (now - came_at))
                 if answer.queues or answer.throttled or left <= 0:
+                    answer.master_epoch = self._node.cluster.epoch
+                    await self._work.may_be_sent(answer)
                     return answer
                 # the next message, the end of a lease, or a pause that ends
                 changed = asyncio.ensure_future(self._work.changed.wait())
@@ -77,7 +79,12 @@ class FakeWorkDoor(work_pb2_grpc.WorkServicer):
         return self._handles("Reject", request)
 
     def _handles(self, method: str, request: Any) -> Any:
-        return self._answer(lambda: self._work.handles(method, request), work_pb2.HandlesResponse)
+        def settle() -> work_pb2.HandlesResponse:
+            answer = self._work.handles(method, request)
+            answer.master_epoch = self._node.cluster.epoch
+            return answer
+
+        return self._answer(settle, work_pb2.HandlesResponse)
 
     async def SetGroupPolicy(self, request: work_pb2.SetGroupPolicyRequest, context: Any) -> Any:
         def change() -> work_pb2.SetGroupPolicyResponse:

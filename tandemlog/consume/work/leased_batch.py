@@ -78,11 +78,11 @@ class Lane:
 class LeasedBatch:
     """See the module. `until`: the loop's time at which the leases end, by this client's clock;
     `renewed_at`: when they were last asked for. `lane_of`: of an ordered group, the lane of each
-    row."""
+    row. `epoch`: of the master that leased them, 0 where nodes name none."""
 
     __slots__ = (
-        "attempts", "core", "handles", "lane_of", "lanes", "last_errors", "longer", "middle",
-        "positions", "queue_id", "queue_offsets", "records", "renewed_at", "sizes", "states",
+        "attempts", "core", "epoch", "handles", "lane_of", "lanes", "last_errors", "longer",
+        "middle", "positions", "queue_id", "queue_offsets", "records", "renewed_at", "sizes", "states",
         "topic", "until",
     )  # fmt: skip
 
@@ -93,10 +93,12 @@ class LeasedBatch:
         ordering: Ordering,
         leased_at: float,
         lease_s: float,
+        epoch: int = 0,
     ) -> None:
         """Raises BadRecordError if the columns do not fit together."""
         count = leased.count
         self.core = core
+        self.epoch = epoch
         self.topic: str = leased.topic
         self.queue_id: int = leased.queue_id
         self.records: bytes = leased.records

@@ -12,6 +12,7 @@ before another one.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from ...errors import BadRecordError, TandemlogError
 from ...format.lease.policy import MAX_HANDLES, AckResult
@@ -22,6 +23,9 @@ from .work_calls import WorkCalls
 from .work_statistics import WorkCounters
 
 logger = logging.getLogger(__name__)
+
+_Offsets: TypeAlias = dict[tuple[str, int], set[int]]
+"""Queue offsets by topic and queue."""
 
 
 class OpenLeases:
@@ -39,6 +43,9 @@ class OpenLeases:
         self._lease_ms = lease_ms
         self._on_lost = on_lost
         self.batches: list[LeasedBatch] = []
+        self._done: _Offsets = {}
+        """Acknowledged by a later master than leased them, since a receive was sent: as many as
+        were out at the change of master, at most."""
 
     def forget_finished(self) -> None:
         self.batches = [each for each in self.batches if not each.finished]
@@ -48,17 +55,26 @@ class OpenLeases:
         return sum(each.states.count(state) for each in list(self.batches))
 
     def done(self, settled: Sequence[Settled]) -> None:
-        """These are acknowledged. While that looked for a master, the next one may have delivered
-        them once more: no caller gets them from what waits here."""
-        offsets: dict[tuple[str, int], set[int]] = {}
+        """These are acknowledged. Before that the next master may have delivered them once more: no
+        caller gets them from what waits here, or from an answer that is under way."""
+        offsets: _Offsets = {}
         for batch, row, *_ in settled:
             place = batch.topic, batch.queue_id
             offsets.setdefault(place, set()).add(batch.queue_offsets[row])
         for batch in self.batches:
-            again = offsets.get((batch.topic, batch.queue_id), ())
-            for row in batch.rows_in(WAITING) if again else ():
-                if batch.queue_offsets[row] in again:
-                    batch.states[row] = ACKED
+            _pass_over(batch, offsets)
+        for place, those in offsets.items():
+            self._done.setdefault(place, set()).update(those)
+
+    def asked(self) -> None:
+        """A receive is sent now. What was acknowledged before does not come in its answer: a master
+        that does not know it has an older epoch, and is not believed."""
+        self._done.clear()
+
+    def add(self, batch: LeasedBatch) -> None:
+        """It has arrived."""
+        _pass_over(batch, self._done)
+        self.batches.append(batch)
 
     async def look(self) -> None:
         """Drop what has ended, and renew what is due. Raises an error that does not pass."""
@@ -135,3 +151,11 @@ class OpenLeases:
                 f"group {self._calls.group!r}: {len(results)} results for {len(rows)} handles"
             )
         return results
+
+
+def _pass_over(batch: LeasedBatch, done: _Offsets) -> None:
+    """No caller gets those that wait in `batch` and are done."""
+    again = done.get((batch.topic, batch.queue_id))
+    for row in batch.rows_in(WAITING) if again else ():
+        if again and batch.queue_offsets[row] in again:
+            batch.states[row] = ACKED

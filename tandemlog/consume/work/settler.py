@@ -40,7 +40,8 @@ _COUNTERS: Final = {ACKED: "acked", RETRIED: "retried", REJECTED: "rejected", RE
 
 class Settler:
     """See the module. `fail` is called with an error that does not pass; `done` with messages whose
-    acknowledgement was sent more than once and is known now, before their callers hear of it."""
+    acknowledgement is known now, before their callers hear of it: those that this consumer may have
+    got a second time, since another master than the one that leased them was asked too."""
 
     def __init__(
         self,
@@ -220,9 +221,14 @@ class Settler:
                     lost.append((settled, _known(result)))
             fine -= len(lost)
         setattr(self._counters, counter, getattr(self._counters, counter) + fine)
-        if repeated and state == ACKED:
-            too_late = [settled for settled, _ in lost]
-            self._done([each for each in rows if each not in too_late] if too_late else rows)
+        if state == ACKED:
+            newest, too_late = self._calls.newest_epoch, [settled for settled, _ in lost]
+            if twice := [
+                each
+                for each in rows
+                if (repeated or each[0].epoch != newest) and each not in too_late
+            ]:
+                self._done(twice)
         for (batch, row, *_, future), result in lost:
             if future is not None and not future.done():
                 future.set_exception(lost_error(batch, row, result))

@@ -41,6 +41,11 @@ class WorkCalls:
     def _timeout_ms(self) -> int:
         return self._connection.options.request_timeout_ms
 
+    @property
+    def newest_epoch(self) -> int:
+        """Of all answers so far; one of a lower epoch is not believed any more."""
+        return self._connection.epochs.value
+
     def check_loop(self) -> None:
         """Raises EventLoopError in another event loop than the client's."""
         self._connection.check_loop()

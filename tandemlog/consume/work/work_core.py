@@ -354,6 +354,7 @@ class WorkCore:
                 await self._room.wait()
                 continue
             began = self._now()
+            self._leases.asked()
             try:
                 response = await self._receive.result(self._ask(count))
             except TandemlogError as error:
@@ -400,10 +401,12 @@ class WorkCore:
         lease_s = (response.lease_ms or self._lease_ms) / 1e3
         leased_at = asked_at + response.waited_ms / 1e3  # or a moment later
         for leased in response.queues:
-            batch = LeasedBatch(self, leased, Ordering(response.ordering), leased_at, lease_s)
+            batch = LeasedBatch(
+                self, leased, Ordering(response.ordering), leased_at, lease_s, response.master_epoch
+            )
             self.counters.received += len(batch)
             self.counters.redelivered += sum(each > 1 for each in batch.attempts)
-            self._leases.batches.append(batch)
+            self._leases.add(batch)
             self._lanes.extend(batch.lanes)
         if self.stopping:
             self._release_waiting()

@@ -2,7 +2,7 @@
 nobody sends any more."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
@@ -105,3 +105,57 @@ async def test_an_outcome_after_a_failure_does_not_wait_for_ever(
             await work.core.stopped.wait()
             with pytest.raises(errors.OutcomeUnknownError, match="may come again"):
                 await second.ack(sync=True)
+
+
+async def acknowledged_by_the_next_master(cluster: FakeCluster, work: AsyncWork) -> None:
+    """The first message was leased by the last master; the next one has leased it once more, and
+    its answer waits here or is under way."""
+    delivery = await work.poll(10_000)
+    assert delivery is not None
+    cluster.promote("n0")
+    (row,) = [row for row in cluster.work.group("billing").rows.values() if row.handle]
+    row.handle, row.free_at = b"", 0.0  # and the first handle is still good
+    cluster.work.wake()
+    await until(lambda: len(cluster.work.group("billing").by_handle) == 2)
+    await until(lambda: work.statistics().waiting == 1 or cluster.work.kept_back.is_set())
+    assert delivery.attempt == 1
+    await delivery.ack(sync=True)
+
+
+@pytest.fixture
+async def one(cluster: FakeCluster) -> AsyncIterator[AsyncWork]:
+    """Not in an order; the topic single has one message."""
+    cluster.log.create_topic("single", 1)
+    async with AsyncProducer(cluster.endpoints) as producer:
+        await producer.send(Message("single", b"0"))
+    async with (
+        AsyncConsumer(cluster.endpoints, group="billing", connection=QUICK) as consumer,
+        consumer.work("single", prefetch=4, options=OPTIONS) as work,
+    ):
+        yield work
+
+
+async def test_what_waits_here_does_not_come_after_it_was_acknowledged(
+    cluster: FakeCluster, one: AsyncWork
+) -> None:
+    """The acknowledgement was sent once: it did not have to look for the next master."""
+    await acknowledged_by_the_next_master(cluster, one)
+    assert await one.poll(100) is None
+    assert one.statistics().received == 2
+
+
+async def test_what_is_under_way_does_not_come_after_it_was_acknowledged(
+    cluster: FakeCluster, one: AsyncWork
+) -> None:
+    cluster.work.keep_back_second = True
+    await acknowledged_by_the_next_master(cluster, one)
+    assert one.statistics().received == 1
+    cluster.work.go_on.set()
+    await until(lambda: one.statistics().received == 2)
+    assert await one.poll(100) is None
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not true():  # noqa: ASYNC110
+            await asyncio.sleep(0.002)

@@ -82,8 +82,8 @@ class LeasedBatch:
 
     __slots__ = (
         "attempts", "core", "epoch", "handles", "lane_of", "lanes", "last_errors", "longer",
-        "middle", "positions", "queue_id", "queue_offsets", "records", "renewed_at", "sizes", "states",
-        "topic", "until",
+        "middle", "positions", "queue_id", "queue_offsets", "records", "renewed_at", "sizes",
+        "states", "topic", "until",
     )  # fmt: skip
 
     def __init__(

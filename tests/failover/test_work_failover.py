@@ -4,6 +4,7 @@ letter, and one whose acknowledgement was confirmed does not come again.
 Two groups work on the same messages, one of them in the order of each queue.
 """
 
+import math
 import threading
 import time
 from collections import Counter, defaultdict
@@ -32,6 +33,10 @@ PATIENT = ConnectionOptions(request_timeout_ms=40_000)
 NOTICED_S = 10.0
 """Acknowledgements are confirmed again so soon after the next master leads, on a machine that has
 other work too. A call that waited for its own time to end would need the rest of 40 s."""
+HANDED_OVER_S = 1.0
+"""In which a message that was taken for a handler reaches that handler's thread, on such a machine:
+taken before its other copy was confirmed, it may still come. The next master leases messages again
+that the last one had leased; what is confirmed goes back to no one."""
 
 
 def is_given_up(number: int) -> bool:
@@ -40,13 +45,13 @@ def is_given_up(number: int) -> bool:
 
 
 class Working:
-    """Handlers in threads; `with` it while things happen to the nodes. `done`: the bodies whose
-    acknowledgement was confirmed, `again`: those that came after that; `dead`: those that were
-    rejected, or failed in the last attempt."""
+    """Handlers in threads; `with` it while things happen to the nodes. `done`: when the acknowledgement of each body
+    was confirmed; `again`: the bodies that came after that; `dead`: those that were rejected, or
+    failed in the last attempt."""
 
     def __init__(self, endpoints: list[str], group: str, *, ordered: bool = False) -> None:
         self.group = group
-        self.done: set[bytes] = set()
+        self.done: dict[bytes, float] = {}
         self.dead: set[bytes] = set()
         self.again: list[bytes] = []
         self.attempts: dict[bytes, int] = defaultdict(int)
@@ -81,7 +86,7 @@ class Working:
     def _handle(self, delivery: Delivery) -> None:
         body, number = delivery.body, int(delivery.body)
         with self._lock:
-            if body in self.done:
+            if time.monotonic() > self.done.get(body, math.inf) + HANDED_OVER_S:
                 self.again.append(body)
             self.attempts[body] = max(self.attempts[body], delivery.attempt)
             place = delivery.message
@@ -103,8 +108,9 @@ class Working:
         except errors.TandemlogError:
             return  # it comes again
         with self._lock:
-            self.done.add(body)
-            self.times.append(time.monotonic())
+            now = time.monotonic()
+            self.done.setdefault(body, now)
+            self.times.append(now)
             if self._ordered:
                 last = self._last.get(place.queue_id, -1)
                 self._last[place.queue_id] = max(last, place.queue_offset)
@@ -115,7 +121,7 @@ class Working:
 
     @property
     def ended(self) -> set[bytes]:
-        return self.done | self.dead
+        return self.done.keys() | self.dead
 
     def wait_more(self) -> None:
         before = len(self.ended)
@@ -141,7 +147,7 @@ class Working:
 
     def check(self, wanted: set[bytes], cluster: Elected) -> None:
         def rest() -> list[bytes]:
-            return sorted(wanted - self.done - self.letters(cluster).keys())
+            return sorted(wanted - self.done.keys() - self.letters(cluster).keys())
 
         wait_until(
             lambda: f"{rest()[:5]} of {self.group}: {self.fault}, {self.work.statistics()}",
@@ -162,7 +168,7 @@ class Working:
         assert dead <= letters.keys(), "a dead letter is lost"
         assert all(is_given_up(int(body)) for body in letters)
         assert max(letters.values()) <= 2, letters.most_common(3)
-        assert not letters.keys() & self.done
+        assert not letters.keys() & self.done.keys()
         tried_again = [body for body in self.done if int(body) % TO_RETRY == 0]
         assert all(self.attempts[body] > 1 for body in tried_again)
         assert self.out_of_order == []

@@ -45,9 +45,9 @@ def is_given_up(number: int) -> bool:
 
 
 class Working:
-    """Handlers in threads; `with` it while things happen to the nodes. `done`: when the acknowledgement of each body
-    was confirmed; `again`: the bodies that came after that; `dead`: those that were rejected, or
-    failed in the last attempt."""
+    """Handlers in threads; `with` it while things happen to the nodes. `done`: when the
+    acknowledgement of each body was confirmed; `again`: the bodies that came after that; `dead`:
+    those that were rejected, or failed in the last attempt."""
 
     def __init__(self, endpoints: list[str], group: str, *, ordered: bool = False) -> None:
         self.group = group

@@ -85,7 +85,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "rocketmq": (
         ("__init__", "wire"),
-        ("serve",),
+        ("clients", "serve"),
         ("follow",),
     ),
     "node": (
@@ -96,7 +96,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("groups", "puts", "work"),
         ("groups", "puts", "transactions"),
         ("preflight", "services"),
-        ("http",),
+        ("http", "remoting"),
         ("cluster_membership",),
         ("node",),
         ("run",),

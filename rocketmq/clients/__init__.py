@@ -1,0 +1,1 @@
+"""What RocketMQ's clients say and hear: requests read, answers written, tables; pure code."""

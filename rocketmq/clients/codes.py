@@ -1,0 +1,79 @@
+"""Numbers of the remoting wire that clients use: requests, responses, and bits of flags."""
+
+from typing import Final
+
+
+class RequestCode:
+    """RocketMQ's RequestCode: what a client, or mqadmin, asks for."""
+
+    SEND_MESSAGE: Final = 10
+    PULL_MESSAGE: Final = 11
+    QUERY_MESSAGE: Final = 12
+    QUERY_CONSUMER_OFFSET: Final = 14
+    UPDATE_CONSUMER_OFFSET: Final = 15
+    UPDATE_AND_CREATE_TOPIC: Final = 17
+    GET_ALL_TOPIC_CONFIG: Final = 21
+    GET_BROKER_CONFIG: Final = 26
+    GET_BROKER_RUNTIME_INFO: Final = 28
+    SEARCH_OFFSET_BY_TIMESTAMP: Final = 29
+    GET_MAX_OFFSET: Final = 30
+    GET_MIN_OFFSET: Final = 31
+    GET_EARLIEST_MSG_STORETIME: Final = 32
+    VIEW_MESSAGE_BY_ID: Final = 33
+    HEART_BEAT: Final = 34
+    UNREGISTER_CLIENT: Final = 35
+    CONSUMER_SEND_MSG_BACK: Final = 36
+    END_TRANSACTION: Final = 37
+    GET_CONSUMER_LIST_BY_GROUP: Final = 38
+    CHECK_TRANSACTION_STATE: Final = 39
+    NOTIFY_CONSUMER_IDS_CHANGED: Final = 40
+    LOCK_BATCH_MQ: Final = 41
+    UNLOCK_BATCH_MQ: Final = 42
+    CHECK_CLIENT_CONFIG: Final = 46
+    GET_ROUTE_INFO_BY_TOPIC: Final = 105
+    GET_BROKER_CLUSTER_INFO: Final = 106
+    UPDATE_AND_CREATE_SUBSCRIPTION_GROUP: Final = 200
+    GET_ALL_SUBSCRIPTION_GROUP_CONFIG: Final = 201
+    GET_TOPIC_STATS_INFO: Final = 202
+    GET_CONSUMER_CONNECTION_LIST: Final = 203
+    GET_PRODUCER_CONNECTION_LIST: Final = 204
+    GET_ALL_TOPIC_LIST_FROM_NAMESERVER: Final = 206
+    DELETE_SUBSCRIPTION_GROUP: Final = 207
+    GET_CONSUME_STATS: Final = 208
+    DELETE_TOPIC_IN_BROKER: Final = 215
+    DELETE_TOPIC_IN_NAMESRV: Final = 216
+    RESET_CONSUMER_CLIENT_OFFSET: Final = 220
+    INVOKE_BROKER_TO_RESET_OFFSET: Final = 222
+    QUERY_TOPIC_CONSUME_BY_WHO: Final = 300
+    GET_CONSUMER_RUNNING_INFO: Final = 307
+    SEND_MESSAGE_V2: Final = 310
+    SEND_BATCH_MESSAGE: Final = 320
+    SEND_REPLY_MESSAGE: Final = 324
+    SEND_REPLY_MESSAGE_V2: Final = 325
+    PUSH_REPLY_MESSAGE_TO_CLIENT: Final = 326
+    GET_TOPIC_CONFIG: Final = 351
+    LITE_PULL_MESSAGE: Final = 361
+    RECALL_MESSAGE: Final = 370
+
+
+class ResponseCode:
+    """RocketMQ's ResponseCode."""
+
+    SUCCESS: Final = 0
+    SYSTEM_ERROR: Final = 1
+    SYSTEM_BUSY: Final = 2
+    REQUEST_CODE_NOT_SUPPORTED: Final = 3
+    FLUSH_DISK_TIMEOUT: Final = 10
+    SLAVE_NOT_AVAILABLE: Final = 11
+    FLUSH_SLAVE_TIMEOUT: Final = 12
+    MESSAGE_ILLEGAL: Final = 13
+    SERVICE_NOT_AVAILABLE: Final = 14
+    NO_PERMISSION: Final = 16
+    TOPIC_NOT_EXIST: Final = 17
+    PULL_NOT_FOUND: Final = 19
+    PULL_RETRY_IMMEDIATELY: Final = 20
+    PULL_OFFSET_MOVED: Final = 21
+    QUERY_NOT_FOUND: Final = 22
+    SUBSCRIPTION_PARSE_FAILED: Final = 23
+    CONSUMER_NOT_ONLINE: Final = 206
+    FLOW_CONTROL: Final = 215

@@ -21,7 +21,7 @@ order, on every node, and kept here: no older table of another node takes them b
 (consumer_offsets.py).
 
 Open halves are few: their number is bounded where they are put (half_check.py). So they are plain
-objects, found by log offset, by transaction, and by queue offset.
+objects, found by log offset, by transaction, by UNIQ_KEY and by queue offset.
 """
 
 import json
@@ -108,6 +108,7 @@ class TransactionFold(ServiceFold):
         self._kept = outcomes_kept
         self._by_transaction: dict[str, list[int]] = {}
         self._by_queue_offset: dict[int, int] = {}
+        self._by_key: dict[str, list[int]] = {}
         self._next_half = self._next_op = 0
 
     # ---- looking
@@ -115,6 +116,11 @@ class TransactionFold(ServiceFold):
     def of(self, transaction_id: str) -> list[OpenHalf]:
         """The halves of a transaction that are not done with, in log order."""
         return [self.halves[each] for each in self._by_transaction.get(transaction_id, ())]
+
+    def of_key(self, key: str) -> list[OpenHalf]:
+        """The halves with this UNIQ_KEY that are not done with, in log order. A client that sends
+        its message once more, since it has no answer, has two of them."""
+        return [self.halves[each] for each in self._by_key.get(key, ())]
 
     def transactions(self) -> Iterator[tuple[str, list[OpenHalf]]]:
         """Those with halves that are not done with, the oldest first."""
@@ -195,13 +201,18 @@ class TransactionFold(ServiceFold):
             for older in self.of(half.transaction_id):
                 if older.half.key == half.key:
                     self._end(older)
-        self.halves[offset] = OpenHalf(
-            offset, size, record.queue_offset, record.store_timestamp, half, self._next_op
+        self._keep_half(
+            OpenHalf(offset, size, record.queue_offset, record.store_timestamp, half, self._next_op)
         )
-        self._by_transaction.setdefault(half.transaction_id, []).append(offset)
-        self._by_queue_offset[record.queue_offset] = offset
         if half.transaction_id in self.outcomes:
             self.unfinished.add(offset)  # too late
+
+    def _keep_half(self, opened: OpenHalf) -> None:
+        offset, half = opened.log_offset, opened.half
+        self.halves[offset] = opened
+        self._by_transaction.setdefault(half.transaction_id, []).append(offset)
+        self._by_key.setdefault(half.key, []).append(offset)
+        self._by_queue_offset[opened.queue_offset] = offset
 
     def _record_end(self, queue_offset: int) -> None:
         """An OP record names this half."""
@@ -303,10 +314,12 @@ class TransactionFold(ServiceFold):
         self.unfinished.discard(found.log_offset)
         if self._by_queue_offset.get(found.queue_offset) == found.log_offset:
             del self._by_queue_offset[found.queue_offset]
-        rest = self._by_transaction[found.half.transaction_id]
-        rest.remove(found.log_offset)
-        if not rest:
-            del self._by_transaction[found.half.transaction_id]
+        half = found.half
+        for index, name in ((self._by_transaction, half.transaction_id), (self._by_key, half.key)):
+            rest = index[name]
+            rest.remove(found.log_offset)
+            if not rest:
+                del index[name]
         self.on_ended(found.log_offset)
 
     # ---- snapshots
@@ -316,7 +329,7 @@ class TransactionFold(ServiceFold):
             self.on_ended(offset)
         self.halves, self.outcomes, self.offsets = {}, {}, {}
         self.unfinished = set()
-        self._by_transaction, self._by_queue_offset = {}, {}
+        self._by_transaction, self._by_queue_offset, self._by_key = {}, {}, {}
         self._next_half = self._next_op = 0
         self.on_all_offsets(())
 
@@ -357,12 +370,11 @@ class TransactionFold(ServiceFold):
         for offset in self.halves:
             self.on_ended(offset)
         self.halves, self.outcomes, self.offsets = {}, outcomes, offsets
-        self.unfinished, self._by_transaction, self._by_queue_offset = set(), {}, {}
+        self.unfinished, self._by_transaction = set(), {}
+        self._by_queue_offset, self._by_key = {}, {}
         self._next_half, self._next_op = next_half, next_op
         for each in halves:
-            self.halves[each.log_offset] = each
-            self._by_transaction.setdefault(each.half.transaction_id, []).append(each.log_offset)
-            self._by_queue_offset[each.queue_offset] = each.log_offset
+            self._keep_half(each)
             if not each.undecided or each.half.transaction_id in outcomes:
                 self.unfinished.add(each.log_offset)
         self.on_all_offsets([GroupOffset(*place, offset) for place, offset in offsets.items()])

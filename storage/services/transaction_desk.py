@@ -77,13 +77,15 @@ def _anything() -> None:
 @dataclass(frozen=True, slots=True)
 class EndRequest:
     """A transaction that is to be ended. `count`: of its messages; None: as many as there are.
-    `admit` is called with the write lock taken, just before the append, and raises if the offsets
+    `only`: the log offset of the one half that a commit means; the others of the transaction, the
+    same message sent again, are rolled back by it. `admit` is called with the write lock taken, just before the append, and raises if the offsets
     may not be set."""
 
     transaction_id: str
     count: int | None = None
     offsets: tuple[GroupOffset, ...] = ()
     admit: Callable[[], None] = _anything
+    only: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +173,7 @@ class TransactionDesk:
         TransactionsNotReadyError, and what `admit` and MessageStore.put_own raise."""
         with self._deciding:
             with self._fold.lock:
-                halves = self._undecided(request.transaction_id)
+                halves = self._undecided(request.transaction_id, request.only)
             messages = self._committed(halves)
             if len(messages) < len(halves):
                 unreadable = len(halves) - len(messages)
@@ -212,7 +214,7 @@ class TransactionDesk:
     ) -> list[NewRecord] | Ended:
         if (known := self._outcome(request.transaction_id, committed=True)) is not None:
             return known
-        now = self._undecided(request.transaction_id)
+        now = self._undecided(request.transaction_id, request.only)
         # of one that is not known at all there is nothing to commit
         wanted = max(len(now), not request.offsets) if request.count is None else request.count
         if wanted != len(now):
@@ -422,8 +424,9 @@ class TransactionDesk:
             raise TransactionDecidedError(transaction_id, committed=ended.committed)
         return replace(ended, again=True)
 
-    def _undecided(self, transaction_id: str) -> list[OpenHalf]:
-        return [replace(each) for each in self._fold.of(transaction_id) if each.undecided]
+    def _undecided(self, transaction_id: str, only: int | None = None) -> list[OpenHalf]:
+        halves = [replace(each) for each in self._fold.of(transaction_id) if each.undecided]
+        return halves if only is None else [each for each in halves if each.log_offset == only]
 
     def _committed(self, halves: Sequence[OpenHalf]) -> list[NewRecord]:
         """The messages of halves. One that cannot be written now is left out and set aside."""

@@ -479,3 +479,40 @@ def test_what_a_broker_has_to_know() -> None:
     desk.roll_back(EndRequest("b"))
     bench.settle()
     assert fold.broker_offsets() == (3, 3)
+
+
+def test_a_message_that_was_sent_twice_is_committed_once() -> None:
+    bench = Bench()
+    first = put_halves(bench, half_put("a", "a"))
+    second = put_halves(bench, half_put("a", "a"))
+    desk = ready_desk(bench)
+    only = second.segments[0].physical_offset
+    assert [each.log_offset for each in bench.store.transactions.of_key("a")] == [
+        first.segments[0].physical_offset, only,
+    ]  # fmt: skip
+    assert len(desk.commit(EndRequest("a", only=only)).messages) == 1
+    finished(bench, desk)
+    assert bench.bodies() == [b"a"]
+    assert not bench.store.transactions.halves
+    assert bench.store.transactions.of_key("a") == []
+    assert desk.commit(EndRequest("a", only=first.segments[0].physical_offset)).again
+
+
+def test_a_half_that_is_not_there_is_not_committed() -> None:
+    bench = Bench()
+    put_halves(bench, half_put("a", "a"))
+    desk = ready_desk(bench)
+    with pytest.raises(UnknownTransactionError):
+        desk.commit(EndRequest("a", only=bench.store.log.wrote.value))
+    assert desk.commit(EndRequest("a")).messages
+
+
+def test_halves_are_found_by_their_key_after_a_restart() -> None:
+    bench = Bench()
+    put_halves(bench, half_put("a", "tx1"))
+    put_halves(bench, half_put("a", "tx2"), half_put("b", "tx2"))
+    bench.settle()
+    bench.reopen()
+    bench.settle()
+    found = bench.store.transactions.of_key("a")
+    assert [each.half.transaction_id for each in found] == ["tx1", "tx2"]

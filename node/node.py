@@ -62,6 +62,7 @@ from .settings.host_port import split_endpoint
 from .settings.listen_endpoints import Endpoints, ListenError, choose_endpoints
 from .settings.node_config import AUTO, NodeConfig
 from .settings.running_settings import RunningSettings
+from .transactions.transaction_ends import TransactionEnds
 from .transactions.transaction_work import TransactionWork
 from .work.dead_letter_service import DeadLetterService
 from .work.work_service import WorkService
@@ -89,6 +90,7 @@ class Node:
     work: WorkService
     dead_letters: DeadLetterService
     transactions: TransactionWork
+    transaction_ends: TransactionEnds
     membership: ClusterMembership
     waiters: ConfirmWaiters
     pump: PutPump
@@ -306,14 +308,15 @@ class Node:
         )
 
     def _transaction_service(self, turns: ReadTurns, members: GroupService) -> TransactionService:
-        return TransactionService(
+        self.transaction_ends = TransactionEnds(
             self.store,
             self.transactions,
             self.terms,
             self.waiters,
-            turns,
-            members,
             timeout_s=lambda: self.config.put.timeout_ms / 1000,
+        )
+        return TransactionService(
+            self.store, self.transactions, self.transaction_ends, self.terms, turns, members
         )
 
     async def _stop_serving(self) -> None:

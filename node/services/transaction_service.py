@@ -21,7 +21,7 @@ from tandemlog_server.storage.errors import OffsetOutOfRangeError, UnreadableErr
 from tandemlog_server.storage.folds.transaction_fold import OpenHalf
 from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.reads.results import NoRecordError
-from tandemlog_server.storage.services.transaction_desk import Ended, EndRequest
+from tandemlog_server.storage.services.transaction_desk import EndRequest
 
 from ..access.caller import Caller
 from ..access.identities import Right
@@ -29,9 +29,8 @@ from ..error_status import RequestRefusedError, check_count
 from ..pulls.dispatch_wait import DispatchWait
 from ..pulls.pages import NAME_PAGES, rows_after
 from ..pulls.read_turns import ReadTurns
-from ..puts.confirm_waiters import ConfirmWaiters
-from ..puts.own_confirmation import require_confirmed
 from ..roles.role import CurrentRole
+from ..transactions.transaction_ends import TransactionEnds
 from ..transactions.transaction_work import TransactionWork
 from .group_service import GroupService
 
@@ -45,26 +44,23 @@ ROWS_BYTES: Final = 1 << 20
 
 
 class TransactionService:
-    """See the module. `timeout_s` is how long a confirmation is waited for."""
+    """See the module."""
 
     def __init__(
         self,
         store: MessageStore,
         work: TransactionWork,
+        ends: TransactionEnds,
         current: CurrentRole,
-        waiters: ConfirmWaiters,
         turns: ReadTurns,
         members: GroupService,
-        *,
-        timeout_s: Callable[[], float],
     ) -> None:
         self._store = store
         self._work = work
+        self._ends = ends
         self._current = current
-        self._waiters = waiters
         self._turns = turns
         self._members = members
-        self._timeout_s = timeout_s
         self._dispatch = DispatchWait(store)
 
     # ---- ending
@@ -76,13 +72,13 @@ class TransactionService:
         _check_outcome(request.outcome)
         count = None if request.messages < 0 else request.messages
         commits = request.outcome == transaction_pb2.COMMITTED
-        await self._settle()
+        await self._ends.settle()
         self._check_rights(caller, request.transaction_id)
         if not commits:
-            ended = await self._roll_back(EndRequest(request.transaction_id, count))
+            ended = await self._ends.roll_back(EndRequest(request.transaction_id, count))
         elif (known := self._work.desk.known(request.transaction_id, committed=True)) is not None:
             # whatever became of the groups and topics of its offsets since
-            ended = await self._confirmed(known, "the commit")
+            ended = await self._ends.confirmed(known, "the commit")
         else:
             admits = await self._offsets(request.offsets, caller)
             offsets = tuple(
@@ -91,7 +87,7 @@ class TransactionService:
                 for row in each.offsets
             )
             wanted = EndRequest(request.transaction_id, count, offsets, partial(_all, admits))
-            ended = await self._end(wanted, commits=True)
+            ended = await self._ends.end(wanted, commits=True)
         return transaction_pb2.EndTransactionResponse(
             again=ended.again,
             messages=[
@@ -104,44 +100,6 @@ class TransactionService:
                 for each in ended.messages
             ],
         )
-
-    async def _settle(self, end: int | None = None) -> None:
-        """Wait until the log up to `end` is known here, by default what is confirmed now. Raises
-        RequestRefusedError."""
-        self._current.role.require_master("end a transaction on")
-        self._current.role.admit(broker_pb2.CLUSTER)
-        await self._work.ready()
-        end = self._store.confirmed.value if end is None else end
-        await self._dispatch.reach(end)
-        if self._store.reputed.value < end:
-            raise RequestRefusedError(
-                common_pb2.NOT_IN_SYNC,
-                f"the log is dispatched up to {self._store.reputed.value}, the messages of the "
-                f"transaction may lie before {end}: try again in a moment",
-            )
-
-    async def _roll_back(self, request: EndRequest) -> Ended:
-        """Messages of which the caller has no acknowledgement are rolled back too, as far as they
-        are in the log."""
-        ended = await self._end(request, commits=False)
-        if ended.end_offset or ended.again:
-            return ended
-        await self._settle(self._store.log.wrote.value)
-        return await self._end(request, commits=False)
-
-    async def _end(self, request: EndRequest, *, commits: bool) -> Ended:
-        epoch = self._current.role.epoch()
-        desk = self._work.desk
-        decide = desk.commit if commits else desk.roll_back
-        ended = await self._work.in_thread(partial(decide, request))
-        return await self._confirmed(ended, "the commit" if commits else "the rollback", epoch)
-
-    async def _confirmed(self, ended: Ended, what: str, epoch: int | None = None) -> Ended:
-        """Once it is. `epoch` is that of the term that has ended it, by default this one."""
-        if ended.end_offset:
-            epoch = self._current.role.epoch() if epoch is None else epoch
-            await require_confirmed(self._waiters, ended.end_offset, epoch, self._timeout_s(), what)
-        return ended
 
     async def _offsets(
         self, requests: Sequence[broker_pb2.CommitOffsetsRequest], caller: Caller
@@ -289,7 +247,7 @@ class TransactionService:
     ) -> transaction_pb2.DecideTransactionResponse:
         _check_id(request.transaction_id)
         _check_outcome(request.outcome)
-        await self._settle()
+        await self._ends.settle()
         fold = self._store.transactions
         with fold.lock:
             halves = fold.of(request.transaction_id)
@@ -305,7 +263,7 @@ class TransactionService:
         if request.dry_run:
             return response
         commits = request.outcome == transaction_pb2.COMMITTED
-        ended = await self._end(EndRequest(request.transaction_id), commits=commits)
+        ended = await self._ends.end(EndRequest(request.transaction_id), commits=commits)
         response.again = ended.again
         return response
 

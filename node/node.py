@@ -56,13 +56,13 @@ from .services.data_server import DataServer
 from .services.group_service import GroupService
 from .services.grpc_server import GrpcServer, data_methods, largest_put
 from .services.master_answers import Leadership
+from .services.transaction_ends import TransactionEnds
 from .services.transaction_service import TransactionService
 from .services.work_methods import WorkMethods
 from .settings.host_port import split_endpoint
 from .settings.listen_endpoints import Endpoints, ListenError, choose_endpoints
 from .settings.node_config import AUTO, NodeConfig
 from .settings.running_settings import RunningSettings
-from .transactions.transaction_ends import TransactionEnds
 from .transactions.transaction_work import TransactionWork
 from .work.dead_letter_service import DeadLetterService
 from .work.work_service import WorkService

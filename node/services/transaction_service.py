@@ -30,9 +30,9 @@ from ..pulls.dispatch_wait import DispatchWait
 from ..pulls.pages import NAME_PAGES, rows_after
 from ..pulls.read_turns import ReadTurns
 from ..roles.role import CurrentRole
-from ..transactions.transaction_ends import TransactionEnds
 from ..transactions.transaction_work import TransactionWork
 from .group_service import GroupService
+from .transaction_ends import TransactionEnds
 
 logger = logging.getLogger(__name__)
 

@@ -78,8 +78,8 @@ def _anything() -> None:
 class EndRequest:
     """A transaction that is to be ended. `count`: of its messages; None: as many as there are.
     `only`: the log offset of the one half that a commit means; the others of the transaction, the
-    same message sent again, are rolled back by it. `admit` is called with the write lock taken, just before the append, and raises if the offsets
-    may not be set."""
+    same message sent again, are rolled back by it. `admit` is called with the write lock taken,
+    just before the append, and raises if the offsets may not be set."""
 
     transaction_id: str
     count: int | None = None

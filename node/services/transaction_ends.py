@@ -1,9 +1,9 @@
 """Ending a transaction on the master, for whichever door the request came by.
 
-    settle      this node leads, knows what the last master has decided, and has dispatched all
-                that is confirmed: so the halves that the caller was told of are in the fold
-    end         one append, in the thread of transactions
-    confirmed   the answer is given once the log is confirmed up to the decision
+settle      this node leads, knows what the last master has decided, and has dispatched all
+            that is confirmed: the halves that were acknowledged are in the fold
+end         one append, in the thread of transactions
+    confirmed   nothing is said of a decision before the log is confirmed up to it
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from ..pulls.dispatch_wait import DispatchWait
 from ..puts.confirm_waiters import ConfirmWaiters
 from ..puts.own_confirmation import require_confirmed
 from ..roles.role import CurrentRole
-from .transaction_work import TransactionWork
+from ..transactions.transaction_work import TransactionWork
 
 
 class TransactionEnds:

@@ -19,7 +19,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from tandemlog.v1 import broker_pb2, common_pb2
-from tandemlog_server.storage.clock import duration
 from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.services.delay_desk import DelayDesk
 from tandemlog_server.storage.services.transaction_desk import TransactionDesk
@@ -44,6 +43,8 @@ from .puts.ack_stats import AckStats
 from .puts.confirm_waiters import ConfirmWaiters
 from .puts.delay_service import DelayService
 from .puts.put_pump import PumpLimits, PutPump
+from .remoting.remoting_server import RemotingServer
+from .rocketmq_clients import ClientsNode, started_clients
 from .roles.following_roles import Takeover
 from .roles.rocketmq_serving import RocketmqServing
 from .roles.role import NodeRole
@@ -68,8 +69,6 @@ from .work.dead_letter_service import DeadLetterService
 from .work.work_service import WorkService
 
 logger = logging.getLogger(__name__)
-
-CERTIFICATE_WARNING_S = 14 * 86_400
 
 STOP_GRACE_S = 1.0
 ADMIN_THREADS = 2
@@ -97,6 +96,7 @@ class Node:
     pulls: PullService
     server: GrpcServer
     data: DataServer
+    rocketmq: tuple[RemotingServer, ...] = ()
 
     def __init__(
         self, config: NodeConfig, machine: Machine | None = None, *, path: Path | None = None
@@ -263,6 +263,7 @@ class Node:
             recall=self._recall,
         )
         self._start_data(broker)
+        self._start_rocketmq()
         self.server = GrpcServer(
             broker,
             AdminService(
@@ -320,7 +321,31 @@ class Node:
         )
 
     async def _stop_serving(self) -> None:
-        await asyncio.gather(self.server.stop(STOP_GRACE_S), self.data.stop(STOP_GRACE_S))
+        stops = [each.stop(STOP_GRACE_S) for each in self.rocketmq]
+        await asyncio.gather(self.server.stop(STOP_GRACE_S), self.data.stop(STOP_GRACE_S), *stops)
+
+    def _start_rocketmq(self) -> None:
+        """Raises ListenError."""
+        node = ClientsNode(
+            self.config,
+            self.endpoints,
+            self.security,
+            self._door,
+            self._turns,
+            self.store,
+            self.terms,
+            self.membership,
+            self.pump,
+            self.waiters,
+            self.pulls,
+            self._known,
+            self.groups,
+            self._groups,
+            self.delays,
+            self.work,
+            self.transactions,
+        )
+        self.rocketmq = started_clients(node, connections=self._bounds.data)
 
     def _start_data(self, broker: BrokerService) -> None:
         """Raises ListenError for an address that was chosen by hand."""
@@ -373,6 +398,8 @@ class Node:
     async def _drain(self) -> None:
         """The first step of a stop: nothing new comes in, what came in is answered."""
         await self.server.say_not_serving()
+        for each in self.rocketmq:
+            each.answer_parked()
         self.pulls.close()
         self.work.cancel_waiting()
         if not await self.pump.stop(self.config.stop_timeout_ms / 1000):
@@ -420,23 +447,11 @@ class Node:
     def members(self) -> Sequence[common_pb2.NodeStatus]:
         """All nodes that are known; of this one also what its role does not know."""
         members = self.membership.members(stopping=self._stopping)
-        if fault := self._certificate_fault():
+        if fault := self.security.certificate_fault():
             for member in members:
                 if member.node_id == self.config.node_id and fault not in member.faults:
                     member.faults.append(fault)
         return members
-
-    def _certificate_fault(self) -> str:
-        """What `tandemlog check` says of a certificate that expires soon."""
-        expiry_s = self.security.certificate_expiry_s()
-        left_s = None if expiry_s is None else expiry_s - time.time()
-        if left_s is None or left_s > CERTIFICATE_WARNING_S:
-            return ""
-        remaining = duration(round(left_s * 1000))
-        return (
-            f"the certificate {self.config.tls.cert_file} expires in {remaining}: replace the file "
-            "(docs/security.md), the node reads it while it runs"
-        )
 
     def status(self) -> common_pb2.NodeStatus:
         """This node as it stands in the list of members."""

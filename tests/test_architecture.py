@@ -98,6 +98,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("preflight", "services"),
         ("http", "remoting"),
         ("cluster_membership",),
+        ("rocketmq_clients",),
         ("node",),
         ("run",),
     ),

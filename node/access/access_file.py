@@ -33,6 +33,8 @@ MAX_FAULTS = 5
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._@-]{1,64}$")]
 Pattern = Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f]{1,255}$")]
 TokenHash = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+AccessKey = Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,64}$")]
+Secret = Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{8,256}$")]
 Limit = Annotated[int, Field(gt=0)]
 
 
@@ -55,12 +57,21 @@ class LimitsRow(_Strict):
     bytes_per_s: Limit | None = None
 
 
+class AccessKeyRow(_Strict):
+    """What a client of RocketMQ signs by. The secret is here as it is: by a hash of it no
+    signature could be checked."""
+
+    key: AccessKey
+    secret: Secret
+
+
 class IdentityRow(_Strict):
     """One [[identity]]."""
 
     name: Name
     tokens: list[TokenHash] = []
     certificates: list[Annotated[str, StringConstraints(min_length=1, max_length=256)]] = []
+    access_keys: list[AccessKeyRow] = []
     read: list[Pattern] = []
     write: list[Pattern] = []
     consume: list[Pattern] = []
@@ -80,6 +91,7 @@ class AccessRows(_Strict):
         for row in self.identity:
             proofs = [("name", row.name), *(("tokens", each) for each in row.tokens)]
             proofs += [("certificates", each) for each in row.certificates]
+            proofs += [("access_keys", each.key) for each in row.access_keys]
             for proof in proofs:
                 if proof in owners:
                     raise ValueError(_twice(proof, owners[proof], row.name))
@@ -91,7 +103,11 @@ def _twice(proof: tuple[str, str], first: str, second: str) -> str:
     key, text = proof
     if key == "name":
         return f"there are two identities with the name {quoted(text)}"
-    what = "a token" if key == "tokens" else f"the certificate {quoted(text)}"
+    what = {
+        "tokens": "a token",
+        "certificates": f"the certificate {quoted(text)}",
+        "access_keys": f"the access key {quoted(text)}",
+    }[key]
     where = f"{quoted(first)} and {quoted(second)}"
     return f"{key}: {what} is in {where if first != second else f'{quoted(first)} twice'}"
 
@@ -113,7 +129,7 @@ def parse_access(text: str, source: str) -> Access:
 
 
 def _compiled(rows: AccessRows) -> Access:
-    identities, tokens, certificates = [], {}, {}
+    identities, tokens, certificates, keys = [], {}, {}, {}
     for row in rows.identity:
         limits = CallerLimits(**{key: value or 0 for key, value in row.limits})
         identity = Identity(
@@ -129,7 +145,8 @@ def _compiled(rows: AccessRows) -> Access:
         for each in row.tokens:
             tokens[bytes.fromhex(each.removeprefix(HASH))] = identity
         certificates.update(dict.fromkeys(row.certificates, identity))
-    return Access(identities, tokens, certificates)
+        keys.update({each.key: (identity, each.secret) for each in row.access_keys})
+    return Access(identities, tokens, certificates, keys)
 
 
 def _explain(fault: Any, content: Any) -> str:
@@ -142,6 +159,8 @@ def _explain(fault: Any, content: Any) -> str:
         message = f"unknown key; valid: {', '.join(_valid_keys(location))}"
     elif "tokens" in location and fault["type"] == "string_pattern_mismatch":
         message = f'must be "{HASH}" and the 64 hexadecimal digits of the token\'s SHA-256'
+    elif location[-1:] == ["secret"] and fault["type"] == "string_pattern_mismatch":
+        message = "must have 8 to 256 printable characters of ASCII without spaces"
     if len(location) > 1 and location[0] == "identity":
         name = _name_of(content, location[1])
         key = ".".join(str(part) for part in location[2:])
@@ -150,10 +169,13 @@ def _explain(fault: Any, content: Any) -> str:
     return f"{quoted(key)}: {message}" if key else message
 
 
+_BELOW: dict[str, type[BaseModel]] = {"limits": LimitsRow, "access_keys": AccessKeyRow}
+
+
 def _valid_keys(location: list[Any]) -> list[str]:
     model: type[BaseModel] = AccessRows
     if len(location) > 2:
-        model = LimitsRow if location[2] == "limits" and len(location) > 3 else IdentityRow
+        model = _BELOW.get(str(location[2]), IdentityRow) if len(location) > 3 else IdentityRow
     return sorted(model.model_fields)
 
 

@@ -32,6 +32,7 @@ class Who:
     certificate: bytes | None = None
     version: int = 0
     until: datetime.datetime | None = None
+    access_key: str = ""
 
 
 class Keeper(Protocol):

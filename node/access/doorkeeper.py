@@ -43,6 +43,9 @@ NO_PROOF = (
 )
 NO_CERTIFICATE = "this node has to know who calls: show a client certificate of its cluster"
 UNKNOWN_TOKEN = "the token is not one of the access file of this node: it may have been revoked"
+UNKNOWN_KEY = (
+    "the access key is not one of the access file of this node: it may have been taken out"
+)
 EXPIRED = "the certificate has expired since this connection began: connect with a renewed one"
 BAD_HEADER = "the authorization must be: Bearer, a space, and the token of an identity"
 
@@ -105,6 +108,16 @@ class Doorkeeper:
         in PEM or DER. Raises NotKnownError."""
         return self._who(self._token_hash(authorization), certificate)
 
+    def identify_key(self, access_key: str, certificate: bytes | None) -> tuple[Who, str]:
+        """Who has this access key, and the secret by which the caller must have signed what it
+        sent. Raises NotKnownError."""
+        who = self._who(None, certificate, access_key)
+        access = self._access
+        found = None if access is None else access.of_key(access_key)
+        if found is None:
+            raise NotKnownError(UNKNOWN_KEY)
+        return who, found[1]
+
     def check_token(self, authorization: str) -> None:
         """Refuse what can be refused before the certificate is known. Raises NotKnownError."""
         token_hash = self._token_hash(authorization)
@@ -128,23 +141,34 @@ class Doorkeeper:
         Raises NotKnownError."""
         if who.version == self._version and (who.until is None or self._now() < who.until):
             return
-        fresh = self._who(who.token_hash, who.certificate)
+        fresh = self._who(who.token_hash, who.certificate, who.access_key)
         who.identity, who.nodes, who.version = fresh.identity, fresh.nodes, fresh.version
         who.proof_fault, who.until = fresh.proof_fault, fresh.until
 
-    def _who(self, token_hash: bytes | None, certificate: bytes | None) -> Who:
+    def _who(
+        self, token_hash: bytes | None, certificate: bytes | None, access_key: str = ""
+    ) -> Who:
         certified = CertifiedAs() if certificate is None else self._certified(certificate)
         if certified.until is not None and self._now() >= certified.until:
             certified = CertifiedAs(fault=EXPIRED)
-        identity = self._identity(token_hash, certificate, certified)
+        identity = self._identity(token_hash, certificate, certified, access_key)
         nodes = {identity.node, certified.node} - {""}
-        about = token_hash, certificate, self._version, certified.until
+        about = token_hash, certificate, self._version, certified.until, access_key
         return Who(identity, frozenset(nodes), certified.fault, *about)
 
     def _identity(
-        self, token_hash: bytes | None, certificate: bytes | None, certified: CertifiedAs
+        self,
+        token_hash: bytes | None,
+        certificate: bytes | None,
+        certified: CertifiedAs,
+        access_key: str,
     ) -> Identity:
         access = self._access
+        if access_key:
+            found = None if access is None else access.of_key(access_key)
+            if found is None:
+                raise NotKnownError(UNKNOWN_KEY)
+            return found[0]
         if access is None:
             if certificate is None:
                 raise NotKnownError(NO_CERTIFICATE)
@@ -209,6 +233,11 @@ class Doorkeeper:
         """Whether a connection has a call or a stream in progress."""
         usage = self._connections.get(peer)
         return (usage is not None and usage.calls > 0) or peer in self.streaming
+
+    def long_polls_of(self, peer: str) -> int:
+        """How many pulls of a connection wait for a message."""
+        usage = self._connections.get(peer)
+        return 0 if usage is None else usage.long_polls
 
     def has_met(self, peer: str) -> bool:
         """Whether a call of this connection was let in a short while ago."""

@@ -6,7 +6,9 @@
                               no such URI: its common name    ┴─ its certificates ─▶ Identity
 
 A token wins over a certificate: a caller that shows one wants to be known by it. An unknown token
-is refused, whatever the certificate says. No object here keeps a token.
+is refused, whatever the certificate says. No object here keeps a token. An access key, by which
+RocketMQ's clients sign, stands beside the tokens, and its secret is kept: a signature can be
+checked by that alone.
 """
 
 import datetime
@@ -144,21 +146,28 @@ def digest_of(token: str) -> bytes:
 
 
 class Access:
-    """The identities of one access file. `tokens` are hashes."""
+    """The identities of one access file. `tokens` are hashes; `keys` have the identity and the
+    secret of each access key."""
 
     def __init__(
         self,
         identities: Iterable[Identity] = (),
         tokens: Mapping[bytes, Identity] = MappingProxyType({}),
         certificates: Mapping[str, Identity] = MappingProxyType({}),
+        keys: Mapping[str, tuple[Identity, str]] = MappingProxyType({}),
     ) -> None:
         self.identities = tuple(identities)
         self._tokens = dict(tokens)
         self._certificates = dict(certificates)
+        self._keys = dict(keys)
         self._nodes = {each.node: each for each in reversed(self.identities) if each.node}
 
     def of_token(self, token_hash: bytes) -> Identity | None:
         return self._tokens.get(token_hash)
+
+    def of_key(self, access_key: str) -> tuple[Identity, str] | None:
+        """The identity and the secret of an access key."""
+        return self._keys.get(access_key)
 
     def of_certificate(self, name: str) -> Identity | None:
         return self._certificates.get(name)

@@ -69,7 +69,8 @@ Serve = Callable[[RemotingCall], Awaitable[Command | None]]
 @dataclass(frozen=True, slots=True)
 class Method:
     """What serves one request code. `of_master`: a node that does not lead hands the request to
-    the one that does, byte for byte."""
+    the one that does, byte for byte. `audited`: a line of the audit log for each."""
 
     serve: Serve
     of_master: bool = True
+    audited: bool = False

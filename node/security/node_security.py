@@ -14,6 +14,8 @@ import ssl
 import time
 from collections.abc import Callable
 
+from tandemlog_server.storage.clock import duration
+
 from ..access.doorkeeper import Doorkeeper
 from ..access.identities import Access, CallerLimits
 from ..settings.config_error import ConfigError
@@ -21,6 +23,8 @@ from ..settings.node_config import NodeConfig
 from .security_loading import Read, TlsFiles, load_access, load_tls, load_token, read_file, utc_now
 from .served_tls import ServedTls
 from .watched_files import FileState, WatchedFiles, state_of_file
+
+CERTIFICATE_WARNING_S = 14 * 86_400
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +82,18 @@ class NodeSecurity:
     def certificate_expiry_s(self) -> float | None:
         """When this node's certificate expires, in seconds since 1970; None without TLS."""
         return None if self.tls is None else self.tls.files.expires_at.timestamp()
+
+    def certificate_fault(self) -> str:
+        """What `tandemlog check` says of a certificate that expires soon."""
+        expiry_s = self.certificate_expiry_s()
+        left_s = None if expiry_s is None else expiry_s - self._now().timestamp()
+        if left_s is None or left_s > CERTIFICATE_WARNING_S:
+            return ""
+        remaining = duration(round(left_s * 1000))
+        return (
+            f"the certificate {self._config.tls.cert_file} expires in {remaining}: replace the "
+            "file (docs/security.md), the node reads it while it runs"
+        )
 
     async def watch(self) -> None:
         """Check the files until this is cancelled."""

@@ -140,7 +140,7 @@ class CallDoor:
             problem: common_pb2.Error | None = None
             begun_in: int | None = None
             try:
-                self._check(caller, stream=False)
+                self.admit(caller, stream=False)
                 data = await received(requests)
                 read = decoded(request, data)
                 rule.check(caller, read)
@@ -182,7 +182,7 @@ class CallDoor:
         async def serve(data: bytes, context: CallContext) -> AsyncIterator[bytes]:
             caller = await self._let_in(context, rule, name, stream=True)
             try:
-                self._check(caller, stream=True)
+                self.admit(caller, stream=True)
                 asked = decoded(request, data)
                 rule.check(caller, asked)
                 async for encoded in method(asked, caller):
@@ -199,7 +199,7 @@ class CallDoor:
                 caller.refused(error)
                 await refuse(context, str(error))
             except Exception as error:
-                yield answer(error=self._refusal(caller, error)).SerializeToString()
+                yield answer(error=self.refusal(caller, error)).SerializeToString()
 
         return grpc.unary_stream_rpc_method_handler(cast("Any", serve))
 
@@ -230,9 +230,9 @@ class CallDoor:
         ) -> AsyncGenerator[Message, None]:
             caller = await self._let_in(context, rule, name, stream=True)
             try:
-                self._check(caller, stream=True)
+                self.admit(caller, stream=True)
             except (RequestRefusedError, OverLimitError) as refusal:
-                self._refusal(caller, refusal)
+                self.refusal(caller, refusal)
                 context.set_code(grpc.StatusCode.UNAVAILABLE)
                 context.set_details(str(refusal))
                 return
@@ -249,7 +249,8 @@ class CallDoor:
         self, context: CallContext, rule: Rule, name: str, *, stream: bool = False
     ) -> Caller:
         """Count a call and find out who makes it, or end it."""
-        keeper, caller = self.keeper, self._enter(context, stream=stream)
+        keeper, caller = self.keeper, self.enter(context.peer(), stream=stream)
+        context.add_done_callback(lambda _: self.leave(caller, stream=stream))
         caller.call = name
         if not keeper.active or (rule.open_to_probes and keeper.open_health):
             return caller
@@ -329,9 +330,9 @@ class CallDoor:
     async def _admit(self, context: Any, rule: Rule, name: str) -> Caller:
         caller = await self._let_in(context, rule, name, stream=True)
         try:
-            self._check(caller, stream=True)
+            self.admit(caller, stream=True)
         except (RequestRefusedError, OverLimitError) as refusal:
-            self._refusal(caller, refusal)
+            self.refusal(caller, refusal)
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(refusal))
         return caller
 
@@ -347,7 +348,7 @@ class CallDoor:
 
     # ---- counting
 
-    def _refusal(self, caller: Caller, problem: Exception) -> common_pb2.Error:
+    def refusal(self, caller: Caller, problem: Exception) -> common_pb2.Error:
         """What the caller is told, counted by its code."""
         error = _refused(caller, problem)
         self._count_refusal(error.code)
@@ -357,28 +358,26 @@ class CallDoor:
         name = common_pb2.ErrorCode.Name(code).lower()
         self._refused[name] = self._refused.get(name, 0) + 1
 
-    def _enter(self, context: CallContext, *, stream: bool = False) -> Caller:
-        """Count the call until gRPC is done with it; what it holds is given back then."""
-        keeper = self.keeper
-        caller = keeper.enter(context.peer(), stream=stream)
+    def enter(self, peer: str, *, stream: bool = False) -> Caller:
+        """Count a call until `leave`."""
+        caller = self.keeper.enter(peer, stream=stream)
         self.calls += 1
         self.calls_total += 1
         self.streams += stream
-
-        def ended(_: object) -> None:
-            self.calls -= 1
-            self.streams -= stream
-            if caller.counted:
-                self._call_shares.give_back(caller.holder)
-                if stream:
-                    self._stream_shares.give_back(caller.holder)
-            keeper.leave(caller, stream=stream)
-            self._turns.release(caller)
-
-        context.add_done_callback(ended)
         return caller
 
-    def _check(self, caller: Caller, *, stream: bool) -> None:
+    def leave(self, caller: Caller, *, stream: bool = False) -> None:
+        """The call is over, and its answer is taken: what it holds is given back."""
+        self.calls -= 1
+        self.streams -= stream
+        if caller.counted:
+            self._call_shares.give_back(caller.holder)
+            if stream:
+                self._stream_shares.give_back(caller.holder)
+        self.keeper.leave(caller, stream=stream)
+        self._turns.release(caller)
+
+    def admit(self, caller: Caller, *, stream: bool = False) -> None:
         """Count a call of a caller that is let in. Raises RequestRefusedError or OverLimitError
         for one too many."""
         holder, calls, streams = caller.holder, self._call_shares, self._stream_shares

@@ -25,13 +25,16 @@ class ListenError(Exception):
 @dataclass(frozen=True, slots=True)
 class Endpoints:
     """host:port texts; `http` is empty if there is no HTTP, `data` if there are no data
-    connections; `store_host` is numeric."""
+    connections; `store_host` is numeric. `rocketmq` is where RocketMQ's clients are listened to,
+    `rocketmq_advertise` where they are told that it is; empty if there is no such port."""
 
     listen: str
     advertise: str
     http: str
     data: str
     store_host: str
+    rocketmq: str = ""
+    rocketmq_advertise: str = ""
 
 
 def choose_endpoints(config: NodeConfig) -> Endpoints:
@@ -57,7 +60,18 @@ def choose_endpoints(config: NodeConfig) -> Endpoints:
     elif split_endpoint(advertise)[1] == 0:
         advertise = join(split_endpoint(advertise)[0], port)
     store_host = config.store.store_host or numeric(advertise)
-    return Endpoints(listen, advertise, http, data, store_host)
+    rocketmq, rocketmq_advertise = _rocketmq(config)
+    return Endpoints(listen, advertise, http, data, store_host, rocketmq, rocketmq_advertise)
+
+
+def _rocketmq(config: NodeConfig) -> tuple[str, str]:
+    """The last two of Endpoints."""
+    section = config.rocketmq_clients
+    if not section.on:
+        return "", ""
+    listen = usable("rocketmq_clients.listen", section.listen)
+    host, port = split_endpoint(section.advertise or listen)
+    return listen, join(host, port or split_endpoint(listen)[1])
 
 
 def numeric(endpoint: str) -> str:

@@ -33,6 +33,7 @@ from tandemlog_server.storage.config import StoreConfig
 from .config_error import ConfigError
 from .coordinator_section import CoordinatorSection
 from .host_port import join, split_endpoint
+from .rocketmq_clients_section import RocketmqClientsSection, rocketmq_clients_fault
 from .rocketmq_section import RocketmqSection, rocketmq_fault
 from .sections import (
     FollowingSection,
@@ -108,6 +109,7 @@ class NodeConfig(BaseSettings):
     tls: TlsSection = TlsSection()
     security: SecuritySection = SecuritySection()
     rocketmq: RocketmqSection = RocketmqSection()
+    rocketmq_clients: RocketmqClientsSection = RocketmqClientsSection()
     log: LogSection = LogSection()
 
     @classmethod
@@ -177,6 +179,14 @@ class NodeConfig(BaseSettings):
             raise ValueError(fault)
         if fault := rocketmq_fault(
             self.rocketmq, addresses, elects=self.elects, insecure=self.insecure
+        ):
+            raise ValueError(fault)
+        if fault := rocketmq_clients_fault(
+            self.rocketmq_clients,
+            {**addresses, "rocketmq.listen": self.rocketmq.listen},
+            proven=bool(self.security.access_file) or self.tls.requires_certificates,
+            tls=self.tls.serves,
+            insecure=self.insecure,
         ):
             raise ValueError(fault)
         # the rules of the packages themselves

@@ -64,7 +64,7 @@ def test_a_file_gives_identities_with_their_rights() -> None:
         ("a = " + "9" * 5_000, "is not TOML: "),
         ('[[identity]]\ntokens = []\n', "identity number 1: name: Field required"),
         ('[[identity]]\nname = "a b"\n', "identity 'a b': name: "),
-        ('[[identity]]\nname = "a"\nreads = []\n', "'a': reads: unknown key; valid: admin"),
+        ('[[identity]]\nname = "a"\nreads = []\n', "reads: unknown key; valid: access_keys, admin"),
         ('[[identity]]\nname = "a"\nlimits = { x = 1 }\n', "limits.x: unknown key; valid: b"),
         ('[[identity]]\nname = "a"\nlimits = { calls = 0 }\n', "identity 'a': limits.calls: "),
         ('[[identity]]\nname = "a"\nadmin = "yes"\n', "identity 'a': admin: "),

@@ -196,6 +196,7 @@ PURE = (
     "ha/protocol/chunk_codec.py",
     "ha/protocol/frames.py",
     "ha/protocol/handshake.py",
+    "rocketmq/clients/routes.py",
     "rocketmq/serve/framing.py",
     "rocketmq/serve/session.py",
     "ha/slave/session.py",

@@ -3,7 +3,7 @@
     request ─▶ who calls?         not known: NO_PERMISSION, a line of the log
             ─▶ too many calls?    SYSTEM_BUSY
             ─▶ known code?        REQUEST_CODE_NOT_SUPPORTED
-            ─▶ is it the master's, and this node is not the master?  handed on, byte for byte
+            ─▶ is it the master's?    served here, handed on, or parked (forwarding.py)
             ─▶ the method         its own rights, by the caller; its errors (remoting_errors.py)
             ─▶ has the caller lost its rights meanwhile?             NO_PERMISSION
             ─▶ answer
@@ -22,7 +22,7 @@ from ..access.access_refusals import NotKnownError
 from ..access.audit_log import OK
 from ..access.caller import Caller
 from ..services.call_door import CallDoor
-from .remoting_call import Connection, Method, RemotingCall, RemotingRefusedError
+from .remoting_call import Connection, Method, RemotingCall, RemotingRefusedError, Serve
 from .remoting_errors import refused, refused_by_code
 from .remoting_proofs import who_signed
 
@@ -37,23 +37,15 @@ CUT_CODES: Final = 3 << 16
 class HandsOn(Protocol):
     """How a request for the master reaches it."""
 
-    def leads(self) -> bool:
-        """Whether this node is the master."""
-
-    async def hand_on(self, call: RemotingCall) -> Command | None:
-        """The master's answer to the request, with the request's opaque."""
+    async def serve(self, call: RemotingCall, serve: Serve) -> Command | None:
+        """The answer to the request: that of `serve` where this node leads, else the master's."""
 
 
 class Alone:
     """Of a node that serves every request by itself."""
 
-    def leads(self) -> bool:
-        return True
-
-    async def hand_on(self, call: RemotingCall) -> Command | None:
-        raise RemotingRefusedError(
-            ResponseCode.SERVICE_NOT_AVAILABLE, "this node is not the master, and knows none"
-        )
+    async def serve(self, call: RemotingCall, serve: Serve) -> Command | None:
+        return await serve(call)
 
 
 class RemotingDoor:
@@ -102,8 +94,8 @@ class RemotingDoor:
                 response = _not_supported(request, self._methods)
             else:
                 call = RemotingCall(request, caller, connection, now)
-                if method.of_master and not self._master.leads():
-                    response = await self._master.hand_on(call)
+                if method.of_master:
+                    response = await self._master.serve(call, method.serve)
                 else:
                     response = await method.serve(call)
                 if caller.who is not None and caller.rights_changed():

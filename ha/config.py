@@ -122,6 +122,7 @@ class HaConfig(ReplicationConfig):
     store_host: str = ""
     master_endpoint: str = ""
     security: Security = field(default_factory=Security)
+    rocketmq_endpoint: str = ""
 
     def __post_init__(self) -> None:
         ReplicationConfig.__post_init__(self)  # super() does not find a class with slots

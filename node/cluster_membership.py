@@ -95,6 +95,7 @@ class ClusterMembership:
             terms.store_host,
             state.cluster_uuid,
             state.starts,
+            terms.rocketmq_endpoint,
         )
         agent = roles.agent = ElectionAgent(
             coordinator, roles, identity, terms, election, self._terms.clock, since_boot

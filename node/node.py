@@ -149,11 +149,7 @@ class Node:
 
     async def _take_role(self) -> None:
         endpoints, config = self.endpoints, self.config
-        part = config.ha_config(
-            endpoint=endpoints.advertise,
-            http_endpoint=endpoints.http,
-            store_host=endpoints.store_host,
-        )
+        part = config.ha_config(**endpoints.told)
         self.terms = Terms(self.store, part, self._clock, self.brokers, config.put, self._end_by)
         self._start_services()
         self.membership = ClusterMembership(config, self.terms, self._undo)

@@ -58,6 +58,7 @@ def node_rows(topology: Topology) -> list[dict[str, Any]]:
             "role": node.role,
             "endpoint": node.endpoint,
             "http_endpoint": node.http_endpoint,
+            "rocketmq": node.rocketmq_endpoint,
             "state": _state(node),
             "epoch": node.epoch,
             "in_sync": node.in_sync,

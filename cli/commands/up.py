@@ -38,6 +38,7 @@ from ..local.local_cluster import (
     ELECTED,
     HTTP_PORT_DISTANCE,
     MAX_SLAVES,
+    ROCKETMQ_PORT_DISTANCE,
     ClusterError,
     LocalCluster,
     NodeProcess,
@@ -92,7 +93,7 @@ def up_command(
         typer.Option(
             "--port",
             min=1,
-            max=65_535 - HTTP_PORT_DISTANCE - MAX_SLAVES,
+            max=65_535 - ROCKETMQ_PORT_DISTANCE - MAX_SLAVES,
             help="gRPC port of the first node. The others use the ports after it, every node "
             f"serves HTTP {HTTP_PORT_DISTANCE} ports above its gRPC port, and the coordinator is "
             f"{PORT_DISTANCE} ports above the first node.",
@@ -154,6 +155,15 @@ def up_command(
             help="Make an authority, certificates and tokens in DIR/secure, and require them: TLS "
             "on every connection, a certificate and an identity of every caller. [default: the "
             "value of the last run, or no]",
+        ),
+    ] = None,
+    rocketmq: Annotated[
+        bool | None,
+        typer.Option(
+            "--rocketmq/--no-rocketmq",
+            help="Open a port for RocketMQ's own clients on every node, "
+            f"{ROCKETMQ_PORT_DISTANCE} ports above its gRPC port: name server and broker in one. "
+            "[default: the value of the last run, or no]",
         ),
     ] = None,
     restart: Annotated[
@@ -229,6 +239,7 @@ def up_command(
         coordinator=ETCD if etcd else NONE if no_election else None,
         secure=secure,
         follow=follow,
+        rocketmq=rocketmq,
     )
     try:
         plan = plan_cluster(directory, wishes)

@@ -44,6 +44,7 @@ from .local_coordinator import EMBEDDED, NONE, LocalCoordinator, with_package_pa
 from .local_security import LocalSecurity
 
 HTTP_PORT_DISTANCE = 100
+ROCKETMQ_PORT_DISTANCE = 200
 DEFAULT_SLAVES = 2
 # Three nodes on one disk, each with the next file allocated ahead: RocketMQ's 1 GiB would be 6.
 DEFAULT_LOG_FILE_SIZE = 256 << 20
@@ -85,6 +86,7 @@ class ClusterPlan:
     coordinator: str = NONE
     secure: bool = False
     follow: str = ""  # rocketmq://…, whose log n0 follows
+    rocketmq: bool = False  # whether each node has a port for RocketMQ's clients
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ class Wishes:
     coordinator: str | None = None
     secure: bool | None = None
     follow: str | None = None
+    rocketmq: bool | None = None
 
 
 @dataclass(slots=True)
@@ -113,6 +116,7 @@ class NodeProcess:
     role: str
     endpoint: str
     http_endpoint: str
+    rocketmq_endpoint: str  # empty: none
     config: Path
     log: Path
     process: subprocess.Popen[bytes] | None = None
@@ -192,7 +196,10 @@ def _next_plan(directory: Path, last: ClusterPlan, wishes: Wishes) -> ClusterPla
             "with no other coordinator and not without one: omit --no-election and --etcd, or "
             "choose another --dir"
         )
-    names = ("slaves", "flush", "replication", "min_in_sync", "coordinator", "secure", "follow")
+    names = (
+        "slaves", "flush", "replication", "min_in_sync", "coordinator", "secure", "follow",
+        "rocketmq",
+    )  # fmt: skip
     wanted = {name: getattr(wishes, name) for name in names}
     return replace(last, **{name: each for name, each in wanted.items() if each is not None})
 
@@ -230,6 +237,7 @@ def _new_plan(directory: Path, wishes: Wishes) -> ClusterPlan:
         coordinator=wishes.coordinator or (EMBEDDED if slaves and not wishes.follow else NONE),
         secure=bool(wishes.secure),
         follow=wishes.follow or "",
+        rocketmq=bool(wishes.rocketmq),
     )
 
 
@@ -244,7 +252,8 @@ def _load(path: Path) -> ClusterPlan | None:
 
 
 class LocalCluster:
-    """See the module. `port` is n0's; the others follow, HTTP 100 above each."""
+    """See the module. `port` is n0's; the others follow, HTTP 100 above each, and the port of
+    RocketMQ's clients 200."""
 
     def __init__(self, directory: Path, plan: ClusterPlan, port: int) -> None:
         self.directory = directory
@@ -260,6 +269,9 @@ class LocalCluster:
                 role=ELECTED if elects else "slave" if number else "master",
                 endpoint=f"127.0.0.1:{port + number}",
                 http_endpoint=f"127.0.0.1:{port + number + HTTP_PORT_DISTANCE}",
+                rocketmq_endpoint=f"127.0.0.1:{port + number + ROCKETMQ_PORT_DISTANCE}"
+                if plan.rocketmq
+                else "",
                 config=directory / f"n{number}" / "node.toml",
                 log=directory / f"n{number}" / "node.log",
             )
@@ -283,6 +295,8 @@ class LocalCluster:
         for node in self.nodes:
             usable(node.node_id, node.endpoint)
             usable(node.node_id, node.http_endpoint)
+            if node.rocketmq_endpoint:
+                usable(node.node_id, node.rocketmq_endpoint)
 
     def write(self) -> None:
         """Write the plan, every node's configuration, and certificates and tokens."""
@@ -318,6 +332,8 @@ class LocalCluster:
             },
             "replication": {"mode": plan.replication, "min_in_sync": plan.min_in_sync},
         }
+        if node.rocketmq_endpoint:
+            settings["rocketmq_clients"] = {"listen": node.rocketmq_endpoint}
         if self.coordinator is not None:
             settings["coordinator"] = {
                 "endpoints": self.coordinator.endpoints,

@@ -80,6 +80,7 @@ class MemberValue:
     priority: int = 0
     obstacle: str = ""
     lease: int = 0
+    rocketmq_endpoint: str = ""
 
     @property
     def member(self) -> Member:

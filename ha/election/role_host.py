@@ -22,6 +22,7 @@ class Identity:
     store_host: str
     cluster_uuid: str = ""
     starts: int = 0
+    rocketmq_endpoint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ def shown(
         end_offset=log.end_offset,
         priority=priority,
         obstacle=obstacle,
+        rocketmq_endpoint=identity.rocketmq_endpoint,
     )
 
 

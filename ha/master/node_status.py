@@ -37,6 +37,7 @@ def own_status(
         node_id=config.node_id,
         endpoint=config.endpoint,
         http_endpoint=config.http_endpoint,
+        rocketmq_endpoint=config.rocketmq_endpoint,
         epoch=epoch,
         incarnation=incarnation,
         min_offset=log.min_offset,
@@ -106,6 +107,7 @@ def _state(
 def _fill_hello(row: common_pb2.NodeStatus, hello: Hello) -> None:
     row.endpoint = hello.endpoint
     row.http_endpoint = hello.http_endpoint
+    row.rocketmq_endpoint = hello.rocketmq_endpoint
     row.incarnation = hello.incarnation
     row.min_offset = hello.min_offset
     row.store_host = hello.store_host

@@ -40,6 +40,7 @@ def check_hello(hello: replication_pb2.SlaveHello) -> None:
         endpoint=hello.endpoint,
         http_endpoint=hello.http_endpoint,
         store_host=hello.store_host,
+        rocketmq_endpoint=hello.rocketmq_endpoint,
     )
     check_offsets(
         "hello",
@@ -141,6 +142,7 @@ def _check_node(node: common_pb2.NodeStatus) -> None:
         endpoint=node.endpoint,
         http_endpoint=node.http_endpoint,
         store_host=node.store_host,
+        rocketmq_endpoint=node.rocketmq_endpoint,
     )
     check_sentences("members", state=node.state, detail=node.detail)
 

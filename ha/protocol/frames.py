@@ -84,6 +84,7 @@ class Hello:
     confirm_offset: int = 0
     file_size: int = 0
     store_host: str = ""
+    rocketmq_endpoint: str = ""
     checksums: tuple[Checksum, ...] = ()
     accepted_epoch: int = 0
     master_id: str = ""
@@ -202,6 +203,7 @@ def encode_slave_frame(frame: SlaveFrame) -> bytes:
     hello.confirm_offset = frame.confirm_offset
     hello.commit_log_file_size = frame.file_size
     hello.store_host = frame.store_host
+    hello.rocketmq_endpoint = frame.rocketmq_endpoint
     hello.accepted_epoch = frame.accepted_epoch
     hello.master_id = frame.master_id
     hello.master_incarnation = frame.master_incarnation
@@ -254,6 +256,7 @@ def decode_slave_frame(data: bytes) -> SlaveFrame:
         confirm_offset=hello.confirm_offset,
         file_size=hello.commit_log_file_size,
         store_host=hello.store_host,
+        rocketmq_endpoint=hello.rocketmq_endpoint,
         checksums=tuple(Checksum(each.start, each.end, each.crc) for each in hello.checksums),
         accepted_epoch=hello.accepted_epoch,
         master_id=hello.master_id,

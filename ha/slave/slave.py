@@ -203,6 +203,7 @@ class ReplicationSlave:
             endpoint=config.endpoint,
             http_endpoint=config.http_endpoint,
             store_host=config.store_host,
+            rocketmq_endpoint=config.rocketmq_endpoint,
             build=OURS,
         )
         distrust = self._distrust

@@ -20,7 +20,7 @@ from tandemlog_server.rocketmq.wire.remoting import Command
 
 from ..access.access_refusals import NotKnownError
 from ..access.caller import Who
-from ..access.doorkeeper import Doorkeeper
+from ..access.doorkeeper import NO_CERTIFICATE, Doorkeeper
 
 ACCESS_KEY: Final = "AccessKey"
 SIGNATURE: Final = "Signature"
@@ -39,6 +39,10 @@ def who_signed(keeper: Doorkeeper, request: Command, certificate: bytes | None) 
     """Who sent `request`. Raises NotKnownError."""
     fields = request.fields
     access_key = fields.get(ACCESS_KEY, "")
+    if not keeper.certificates_required:
+        certificate = None  # as at the other doors: one that is not asked for proves nothing
+    elif certificate is None:
+        raise NotKnownError(NO_CERTIFICATE)
     if not access_key:
         if certificate is None:
             raise NotKnownError(NO_PROOF)

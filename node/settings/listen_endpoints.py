@@ -36,6 +36,16 @@ class Endpoints:
     rocketmq: str = ""
     rocketmq_advertise: str = ""
 
+    @property
+    def told(self) -> dict[str, str]:
+        """What the other nodes are told, as arguments of `NodeConfig.ha_config`."""
+        return {
+            "endpoint": self.advertise,
+            "http_endpoint": self.http,
+            "store_host": self.store_host,
+            "rocketmq_endpoint": self.rocketmq_advertise,
+        }
+
 
 def choose_endpoints(config: NodeConfig) -> Endpoints:
     """Ports for those given as 0, and a look whether the addresses are free.

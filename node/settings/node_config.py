@@ -268,7 +268,9 @@ class NodeConfig(BaseSettings):
             insecure=self.insecure,
         )
 
-    def ha_config(self, *, endpoint: str, http_endpoint: str, store_host: str) -> HaConfig:
+    def ha_config(
+        self, *, endpoint: str, http_endpoint: str, store_host: str, rocketmq_endpoint: str = ""
+    ) -> HaConfig:
         """The replication's settings; the endpoints are those that others use."""
         return HaConfig(
             cluster_id=self.cluster_id,
@@ -277,6 +279,7 @@ class NodeConfig(BaseSettings):
             endpoint=endpoint,
             http_endpoint=http_endpoint,
             store_host=store_host,
+            rocketmq_endpoint=rocketmq_endpoint,
             master_endpoint=self.master,
             security=self.peer_security(),
             **_values(ReplicationConfig, self.replication),

@@ -76,7 +76,8 @@ class NodeInfo:
     what to do; `version`: of its program, empty where that is not known; `contradiction`: why this
     node cannot belong to the cluster as the others describe it (a second master, an epoch that the
     coordinator never gave), and what to do; `coordinator` as this node sees it, if it answered and
-    the cluster elects; `faults`: what is wrong with it and stops nothing."""
+    the cluster elects; `faults`: what is wrong with it and stops nothing; `rocketmq_endpoint`:
+    where RocketMQ's clients reach it, empty where they do not."""
 
     node_id: str
     role: str
@@ -103,6 +104,7 @@ class NodeInfo:
     contradiction: str = ""
     coordinator: CoordinatorInfo | None = None
     faults: tuple[str, ...] = ()
+    rocketmq_endpoint: str = ""
 
     @property
     def is_master(self) -> bool:
@@ -425,6 +427,7 @@ def _info(status: common_pb2.NodeStatus, endpoint: str, *, reachable: bool) -> N
         role=_ROLES.get(status.role, "unknown"),
         endpoint=endpoint,
         http_endpoint=status.http_endpoint,
+        rocketmq_endpoint=status.rocketmq_endpoint,
         state=status.state,
         epoch=status.epoch,
         in_sync=status.in_sync,

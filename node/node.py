@@ -89,7 +89,6 @@ class Node:
     work: WorkService
     dead_letters: DeadLetterService
     transactions: TransactionWork
-    transaction_ends: TransactionEnds
     membership: ClusterMembership
     waiters: ConfirmWaiters
     pump: PutPump
@@ -305,16 +304,9 @@ class Node:
         )
 
     def _transaction_service(self, turns: ReadTurns, members: GroupService) -> TransactionService:
-        self.transaction_ends = TransactionEnds(
-            self.store,
-            self.transactions,
-            self.terms,
-            self.waiters,
-            timeout_s=lambda: self.config.put.timeout_ms / 1000,
-        )
-        return TransactionService(
-            self.store, self.transactions, self.transaction_ends, self.terms, turns, members
-        )
+        put = self.config.put
+        ends = TransactionEnds(self.store, self.transactions, self.terms, self.waiters, put)
+        return TransactionService(self.store, self.transactions, ends, self.terms, turns, members)
 
     async def _stop_serving(self) -> None:
         stops = [each.stop(STOP_GRACE_S) for each in self.rocketmq]

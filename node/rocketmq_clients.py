@@ -26,9 +26,11 @@ from .puts.put_pump import PutPump
 from .remoting.remoting_call import Method
 from .remoting.remoting_door import HandsOn, RemotingDoor
 from .remoting.remoting_server import RemotingServer
+from .remoting.transaction_methods import TransactionMethods
 from .roles.terms import Terms
 from .security.node_security import NodeSecurity
 from .services.call_door import CallDoor
+from .services.transaction_ends import TransactionEnds
 from .settings.listen_endpoints import Endpoints
 from .settings.node_config import NodeConfig
 from .transactions.transaction_work import TransactionWork
@@ -74,7 +76,7 @@ def started_clients(node: ClientsNode, *, connections: int) -> tuple[RemotingSer
     """The server, listening; none if the node has no such port. Raises ListenError."""
     if not node.endpoints.rocketmq:
         return ()
-    parts: list[Methods] = []
+    parts: list[Methods] = [transaction_methods(node)]
     master: HandsOn | None = None
     tls = node.security.tls
     server = RemotingServer(
@@ -87,6 +89,11 @@ def started_clients(node: ClientsNode, *, connections: int) -> tuple[RemotingSer
     )
     server.start(node.endpoints.rocketmq)
     return (server,)
+
+
+def transaction_methods(node: ClientsNode) -> TransactionMethods:
+    ends = TransactionEnds(node.store, node.transactions, node.terms, node.waiters, node.config.put)
+    return TransactionMethods(node.store, ends, node.turns)
 
 
 def table_of(parts: Sequence[Methods]) -> dict[int, Method]:

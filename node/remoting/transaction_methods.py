@@ -94,8 +94,8 @@ class TransactionMethods:
         self._turns = turns
         self._named = NamedHalves()
 
-    @property
     def methods(self) -> dict[int, Method]:
+        """By request code."""
         return {RequestCode.END_TRANSACTION: Method(self.end_transaction)}
 
     async def end_transaction(self, call: RemotingCall) -> Command | None:

@@ -3,10 +3,9 @@
 settle      this node leads, knows what the last master has decided, and has dispatched all
             that is confirmed: the halves that were acknowledged are in the fold
 end         one append, in the thread of transactions
-    confirmed   nothing is said of a decision before the log is confirmed up to it
+confirmed   nothing is said of a decision before the log is confirmed up to it
 """
 
-from collections.abc import Callable
 from functools import partial
 
 from tandemlog.v1 import broker_pb2, common_pb2
@@ -18,12 +17,13 @@ from ..pulls.dispatch_wait import DispatchWait
 from ..puts.confirm_waiters import ConfirmWaiters
 from ..puts.own_confirmation import require_confirmed
 from ..roles.role import CurrentRole
+from ..settings.sections import PutSection
 from ..transactions.transaction_work import TransactionWork
 
 
 class TransactionEnds:
-    """See the module; for the event loop. `timeout_s` is how long a confirmation is waited for.
-    All raise RequestRefusedError, and what the desk raises."""
+    """See the module; for the event loop. `put` says how long a confirmation is waited for. All
+    raise RequestRefusedError, and what the desk raises."""
 
     def __init__(
         self,
@@ -31,14 +31,13 @@ class TransactionEnds:
         work: TransactionWork,
         current: CurrentRole,
         waiters: ConfirmWaiters,
-        *,
-        timeout_s: Callable[[], float],
+        put: PutSection,
     ) -> None:
         self._store = store
         self._work = work
         self._current = current
         self._waiters = waiters
-        self._timeout_s = timeout_s
+        self._put = put
         self._dispatch = DispatchWait(store)
 
     async def settle(self, end: int | None = None) -> None:
@@ -82,5 +81,6 @@ class TransactionEnds:
         one."""
         if ended.end_offset:
             epoch = self._current.role.epoch() if epoch is None else epoch
-            await require_confirmed(self._waiters, ended.end_offset, epoch, self._timeout_s(), what)
+            timeout_s = self._put.timeout_ms / 1000
+            await require_confirmed(self._waiters, ended.end_offset, epoch, timeout_s, what)
         return ended

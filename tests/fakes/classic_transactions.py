@@ -1,11 +1,11 @@
 """A classic client's transactions on a real store: halves, decisions by 37, checks by 39, and other
 masters with a part of the log."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from fakes.batches import Put, batch_of
+from fakes.pushed_to import PushedTo
 from fakes.stores import CONFIG, Bench
 from tandemlog.format.constants import UNIQ_KEY
 from tandemlog.format.record.properties import encode_properties
@@ -47,28 +47,6 @@ class Outgoing:
     sys_flag: int = 4
     born_timestamp: int = 0
     reconsume_times: int = 0
-
-
-@dataclass
-class PushedTo:
-    """A connection, and what was pushed to it."""
-
-    peer: str = "ipv4:10.0.0.7:51234"
-    local_address: tuple[str, int] = ("10.0.0.1", 9876)
-    closed: bool = False
-    pushed: list[tuple[int, dict[str, str], bytes]] = field(default_factory=list)
-    on_ended: list[Callable[[], None]] = field(default_factory=list)
-
-    def push(self, code: int, fields: dict[str, str], body: bytes = b"") -> None:
-        self.pushed.append((code, fields, body))
-
-    async def ask(
-        self, code: int, fields: dict[str, str], body: bytes = b"", *, timeout_s: float = 3.0
-    ) -> Command:
-        raise TimeoutError
-
-    def on_close(self, callback: Callable[[], None]) -> None:
-        self.on_ended.append(callback)
 
 
 @dataclass
@@ -181,7 +159,7 @@ class ClassicTransactions:
             "fromTransactionCheck": "false",
         } | changes
         request = Command(RequestCode.END_TRANSACTION, flag=ONEWAY_FLAG, fields=fields)
-        method = self.methods.methods[RequestCode.END_TRANSACTION]
+        method = self.methods.methods()[RequestCode.END_TRANSACTION]
         return await method.serve(RemotingCall(request, self.caller, self.connection))
 
     async def look(self, limits: Limits | None = None) -> list[str]:

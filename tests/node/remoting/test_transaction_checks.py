@@ -13,10 +13,10 @@ from fakes.classic_transactions import (
     ClassicTransactions,
     Limits,
     ProducerAt,
-    PushedTo,
     asked_places,
 )
 from fakes.halves import half_put, put_halves
+from fakes.pushed_to import PushedTo
 from tandemlog.format.record.record import decode_record
 from tandemlog_server.node.access.caller import Caller
 from tandemlog_server.rocketmq.clients.codes import RequestCode

@@ -1,15 +1,31 @@
 """Decisions of classic clients about their halves, on this master and on the next one."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from fakes.classic_transactions import COMMIT, ROLLBACK, STRANGER, UNKNOWN, ClassicTransactions
+from fakes.batches import Put, batch_of
+from fakes.classic_transactions import (
+    COMMIT,
+    ROLLBACK,
+    STRANGER,
+    UNKNOWN,
+    ClassicTransactions,
+    Outgoing,
+)
 from fakes.halves import half_put, put_halves
+from fakes.inner_node import config, running, until
 from tandemlog.format.constants import HALF_TOPIC
+from tandemlog.format.record.properties import encode_properties
 from tandemlog_server.node.access.access_refusals import DeniedError
 from tandemlog_server.node.remoting.remoting_call import RemotingRefusedError
 from tandemlog_server.node.remoting.transaction_methods import NamedHalves
+from tandemlog_server.node.settings.rocketmq_clients_section import RocketmqClientsSection
+from tandemlog_server.rocketmq.clients.half_messages import make_half
+from tandemlog_server.rocketmq.wire.client import RemotingClient
+from tandemlog_server.rocketmq.wire.errors import BrokerRefusedError
+from tandemlog_server.storage.metadata.topics import TopicConfig
 from tandemlog_server.storage.services.transaction_errors import (
     TransactionDecidedError,
     UnknownTransactionError,
@@ -225,3 +241,26 @@ async def test_an_outcome_that_is_not_known_any_more(world: ClassicTransactions)
         await world.decide(place)
     assert await world.bodies() == ["a"]
     assert world.bench.store.queue_table.get(HALF_TOPIC, 0) is not None
+
+
+async def test_over_the_wire(tmp_path: Path) -> None:
+    door = RocketmqClientsSection(listen="127.0.0.1:0")
+    async with running(config(tmp_path, rocketmq_clients=door)) as node:
+        node.store.create_topic(TopicConfig("T", 4, 4))
+        sent = Outgoing({"UNIQ_KEY": "a", "TRAN_MSG": "true", "PGROUP": "billing"})
+        make_half(sent, producer_group="billing", serial=1)
+        text = encode_properties(sent.properties)
+        place = node.store.put(batch_of([Put(sent.topic, 0, b"a", text)])).segments[0]
+        host, port = node.endpoints.rocketmq_advertise.split(":")
+        async with RemotingClient(host, int(port)) as client:
+            fields = {
+                "producerGroup": "billing",
+                "tranStateTableOffset": "0",
+                "commitLogOffset": str(place.physical_offset),
+                "commitOrRollback": "8",
+                "msgId": "a",
+            }
+            with pytest.raises(BrokerRefusedError, match="UNIQ_KEY is 'a', not 'b'"):
+                await client.call(37, fields | {"msgId": "b"})
+            await client.call(37, fields)
+        await until(lambda: node.store.reader.get("T", 1, 0, 0, 1 << 20).count == 1)

@@ -213,12 +213,15 @@ def _json_header(command: Command) -> bytes:
     ).encode()
 
 
-_load = JSONDecoder().decode
+_scan = JSONDecoder().scan_once
 
 
 def _from_json(header: bytes, body: bytes) -> Command:
     try:
-        document = _load(header.decode())
+        text = header.decode()
+        document, end = _scan(text, 0)
+        if end != len(text) and text[end:].strip():
+            raise ValueError("there is more behind the JSON object")
         get = document.get
         fields = get("extFields")
         if fields:
@@ -254,6 +257,7 @@ def _from_json(header: bytes, body: bytes) -> Command:
         AttributeError,
         OverflowError,
         RecursionError,
+        StopIteration,
     ) as fault:
         raise ProtocolError(
             f"a remoting header cannot be read: {shortened(repr(fault), MAX_FAULT)}"

@@ -258,7 +258,7 @@ class Node:
             recall=self._recall,
         )
         self._start_data(broker)
-        self._start_rocketmq()
+        self._start_rocketmq(members)
         self.server = GrpcServer(
             broker,
             AdminService(
@@ -312,7 +312,7 @@ class Node:
         stops = [each.stop(STOP_GRACE_S) for each in self.rocketmq]
         await asyncio.gather(self.server.stop(STOP_GRACE_S), self.data.stop(STOP_GRACE_S), *stops)
 
-    def _start_rocketmq(self) -> None:
+    def _start_rocketmq(self, members: GroupService) -> None:
         """Raises ListenError."""
         node = ClientsNode(
             self.config,
@@ -332,6 +332,7 @@ class Node:
             self.delays,
             self.work,
             self.transactions,
+            members,
         )
         self.rocketmq = started_clients(node, connections=self._bounds.data)
 

@@ -7,10 +7,14 @@ A class of methods has `methods()`, request code -> Method; two classes may not 
 node without [rocketmq_clients] has no object of node/remoting.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from tandemlog.v1 import admin_pb2
+from tandemlog_server.rocketmq.clients.broker_topics import broker_topics
+from tandemlog_server.rocketmq.clients.routes import BrokerNames
 from tandemlog_server.storage.message_store import MessageStore
 
 from .cluster_membership import ClusterMembership
@@ -23,13 +27,23 @@ from .pulls.read_turns import ReadTurns
 from .puts.confirm_waiters import ConfirmWaiters
 from .puts.delay_service import DelayService
 from .puts.put_pump import PutPump
+from .remoting.broker_methods import BrokerMethods
+from .remoting.broker_settings import broker_settings
+from .remoting.cluster_nodes import ClusterNodes
+from .remoting.forwarding import Forwarder
+from .remoting.link_tls import LinkTls
+from .remoting.master_link import MasterLink
 from .remoting.remoting_call import Method
-from .remoting.remoting_door import HandsOn, RemotingDoor
+from .remoting.remoting_door import RemotingDoor
 from .remoting.remoting_server import RemotingServer
+from .remoting.route_methods import RouteMethods
+from .remoting.topic_creation import TopicCreation
+from .remoting.topic_methods import TopicMethods
 from .remoting.transaction_methods import TransactionMethods
 from .roles.terms import Terms
 from .security.node_security import NodeSecurity
 from .services.call_door import CallDoor
+from .services.group_service import GroupService
 from .services.transaction_ends import TransactionEnds
 from .settings.listen_endpoints import Endpoints
 from .settings.node_config import NodeConfig
@@ -58,6 +72,7 @@ class ClientsNode:
     delays: DelayService
     work: WorkService
     transactions: TransactionWork
+    group_service: GroupService
 
     @property
     def broker_name(self) -> str:
@@ -76,17 +91,18 @@ def started_clients(node: ClientsNode, *, connections: int) -> tuple[RemotingSer
     """The server, listening; none if the node has no such port. Raises ListenError."""
     if not node.endpoints.rocketmq:
         return ()
-    parts: list[Methods] = [transaction_methods(node)]
-    master: HandsOn | None = None
+    routing = routing_of(node)
+    parts: list[Methods] = [transaction_methods(node), *routing_methods(node, routing)]
     tls = node.security.tls
     server = RemotingServer(
-        RemotingDoor(node.door, table_of(parts), master),
+        RemotingDoor(node.door, table_of(parts), routing.forwarder),
         node.door.keeper.audit,
         tls=None if tls is None else tls.http_context,
         plaintext=tls is None or node.config.rocketmq_clients.plaintext,
         connections=connections,
         frame_bytes=byte_bound(node.config.put.max_pending_bytes),
     )
+    server.on_stop(routing.forwarder.close)
     server.start(node.endpoints.rocketmq)
     return (server,)
 
@@ -94,6 +110,55 @@ def started_clients(node: ClientsNode, *, connections: int) -> tuple[RemotingSer
 def transaction_methods(node: ClientsNode) -> TransactionMethods:
     ends = TransactionEnds(node.store, node.transactions, node.terms, node.waiters, node.config.put)
     return TransactionMethods(node.store, ends, node.turns)
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """What several classes of methods share."""
+
+    nodes: ClusterNodes
+    topics: TopicCreation
+    forwarder: Forwarder
+
+
+def routing_of(node: ClientsNode) -> Routing:
+    """Where the nodes are, which topics there are, and how a request reaches the master."""
+    section = node.config.rocketmq_clients
+    names = BrokerNames(section.cluster_name, node.broker_name)
+    nodes = ClusterNodes(
+        names,
+        node.terms,
+        lambda: node.membership.members(stopping=False),
+        node_id=node.config.node_id,
+        address=node.endpoints.rocketmq_advertise,
+        founders=node.config.coordinator.members,
+        now=asyncio.get_running_loop().time,
+    )
+    links = LinkTls(node.config.tls)
+    forwarder = Forwarder(nodes, new_link=lambda address: MasterLink(address, links.context))
+    own = broker_topics(names.cluster, names.broker, queues=section.auto_create_queues)
+    topics = TopicCreation(node.store, node.terms, own, auto_create=section.auto_create_topics)
+    return Routing(nodes, topics, forwarder)
+
+
+def routing_methods(node: ClientsNode, routing: Routing) -> list[Methods]:
+    """What is asked of a name server, and of a broker itself."""
+    store, nodes, topics = node.store, routing.nodes, routing.topics
+
+    async def delete_group(name: str) -> None:
+        await node.group_service.delete(admin_pb2.DeleteGroupRequest(group=name))
+
+    return [
+        RouteMethods(store, nodes, topics, routing.forwarder),
+        TopicMethods(store, nodes, topics, node.turns),
+        BrokerMethods(
+            store,
+            node.terms,
+            node.turns,
+            settings=lambda: broker_settings(node.config, nodes.names, nodes.address),
+            delete_group=delete_group,
+        ),
+    ]
 
 
 def table_of(parts: Sequence[Methods]) -> dict[int, Method]:

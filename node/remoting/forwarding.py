@@ -133,14 +133,21 @@ class Forwarder:
         return await self._serve_later(call, serve)
 
     def close(self) -> None:
-        """Answer what is parked, and end the connections."""
+        """Answer what is parked, and park nothing more; the connections end with the last answer
+        that is awaited."""
         self._closed = True
         self._wake()
-        for link in self._links.values():
-            link.close()
+        if not self._requests.held:
+            self._end()
+
+    def _end(self) -> None:
+        """Nothing waits any more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._closed:
+            for link in self._links.values():
+                link.close()
 
     # ---- here, or elsewhere
 
@@ -164,7 +171,7 @@ class Forwarder:
             self._requests.give_back(holder)
             self._bytes.give_back(holder, size)
             if not self._requests.held:
-                self._stop_timer()
+                self._end()
 
     async def _until_served(self, call: RemotingCall, serve: Serve) -> Command | None:
         request, open_outcome = call.request, ""
@@ -249,11 +256,6 @@ class Forwarder:
     def _start_timer(self) -> None:
         if self._timer is None:
             self._timer = self._loop.call_later(TICK_S, self._tick)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
     def _tick(self) -> None:
         """One look for all requests that wait or are in flight."""

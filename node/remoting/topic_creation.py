@@ -55,7 +55,7 @@ class TopicCreation:
     ) -> None:
         self._store = store
         self._current = current
-        self._own = own
+        self.own = own
         self._auto_create = auto_create
         self._executor = executor
         self._under_way: dict[str, asyncio.Task[TopicConfig]] = {}
@@ -67,7 +67,11 @@ class TopicCreation:
             return found
         if name == AUTO_CREATED and not self._auto_create:
             return None
-        return self._own.get(name)
+        return self.own.get(name)
+
+    def is_own(self, name: str) -> bool:
+        """Whether a broker has it from its start, so that no client makes or deletes it."""
+        return name in self.own or is_system_topic(name)
 
     async def create_topic(self, name: str, *, model: str, queues: int) -> TopicConfig:
         """The topic that a send to `name` needs: it is there, or is made like the topic `model`
@@ -77,8 +81,8 @@ class TopicCreation:
         present = self._store.topics.get(name)
         if present is not None:
             return present
-        if name in self._own and not is_system_topic(name):
-            return await self.create(self._own[name])
+        if name in self.own and not is_system_topic(name):
+            return await self.create(self.own[name])
         if name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
             return await self.create_of_group(name)
         if (fault := client_topic_fault(name)) is not None:
@@ -139,6 +143,24 @@ class TopicCreation:
                 task.add_done_callback(partial(self._ended, topic.name))
         # one client that goes away does not end it for the others
         return await asyncio.shield(task)
+
+    async def delete(self, name: str) -> None:
+        """Once every node that may become the master knows it; nothing if it is not there. Raises
+        RequestRefusedError."""
+        role = self._current.role
+        role.require_master("delete topics on")
+        role.require_topics()
+        await role.admit_change()
+        loop = asyncio.get_running_loop()
+        if await loop.run_in_executor(self._executor, self._delete, name):
+            await role.confirm_table("topics")
+
+    def _delete(self, name: str) -> bool:
+        self._current.role.require_master("delete topics on")
+        if self._store.topics.get(name) is None:
+            return False
+        self._store.topics.delete(name, self._store.clock.now_ms())
+        return True
 
     def _ended(self, name: str, task: "asyncio.Task[TopicConfig]") -> None:
         del self._under_way[name]

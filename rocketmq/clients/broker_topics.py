@@ -42,10 +42,11 @@ _QUEUES: Final = {
 }
 
 
-def broker_topics(cluster: str, broker: str) -> dict[str, TopicConfig]:
-    """By name, for the broker `broker` of `cluster`."""
+def broker_topics(cluster: str, broker: str, *, queues: int = 8) -> dict[str, TopicConfig]:
+    """By name, for the broker `broker` of `cluster`. `queues`: the most of a topic that is made as
+    clients send."""
     topics = [
-        TopicConfig(AUTO_CREATED, 8, 8, _READ_WRITE | PERM_INHERIT),
+        TopicConfig(AUTO_CREATED, queues, queues, _READ_WRITE | PERM_INHERIT),
         TopicConfig(cluster, 16, 16, _READ_WRITE | PERM_INHERIT),
         TopicConfig(f"{cluster}{REPLY_SUFFIX}", 1, 1, _READ_WRITE),
         *(TopicConfig(name, count, count, _READ_WRITE) for name, count in _QUEUES.items()),

@@ -36,8 +36,10 @@ from .pulls.dispatch_wait import DispatchWait
 from .pulls.group_activity import GroupActivity
 from .pulls.known_queues import KnownQueues
 from .pulls.long_polling import LongPolling
-from .pulls.pull_service import FAR_BEHIND_MEMORY_SHARE, PullLimits, PullService
+from .pulls.pull_service import PullService
+from .pulls.queue_reads import FAR_BEHIND_MEMORY_SHARE, QueueReads
 from .pulls.read_turns import ReadTurns
+from .pulls.reading import PullLimits
 from .pulls.segment_stream import SegmentStream
 from .puts.ack_stats import AckStats
 from .puts.confirm_waiters import ConfirmWaiters
@@ -92,6 +94,7 @@ class Node:
     membership: ClusterMembership
     waiters: ConfirmWaiters
     pump: PutPump
+    reads: QueueReads
     pulls: PullService
     server: GrpcServer
     data: DataServer
@@ -203,7 +206,7 @@ class Node:
         polling = LongPolling(asyncio.get_running_loop(), lambda: store.queue_table.count)
         store.on_dispatch(lambda queues: polling.on_dispatch(queues.tolist()))
         far_behind = round(machine_memory_bytes() * FAR_BEHIND_MEMORY_SHARE)
-        self.pulls = PullService(
+        self.reads = QueueReads(
             store.reader,
             polling,
             turns,
@@ -218,6 +221,7 @@ class Node:
             groups=self._groups,
             log_term=lambda: store.log_identity.newest,
         )
+        self.pulls = PullService(self.reads)
         return turns
 
     async def _start_grpc(self, turns: ReadTurns) -> None:

@@ -1,441 +1,121 @@
-"""Pulls over any number of queues, and the wait for the first message of a long poll.
+"""Pulls of tandemlog's own clients: PullRequest in, the encoded PullResponse out.
 
-One round reads the positions in the order of the request until the response is full. Without a wait
-that is one get of each queue, with RocketMQ's status and next offset. A long poll whose filter
-found nothing moves on and reads again, so that a rare tag does not cost a round trip for every 800
-entries. It answers PASSED_WAIT_S after it has moved on: its reader has passed what the filter
-skipped, and a group whose filter skips everything has no lag.
-
-    some position FOUND, or in a state on which the client has to act   ─▶ answer
-    every position at its end                                          ─▶ wait, then another round
-
-The loop sees in memory whether a position is at its end, without a thread and without a read:
-before the first round of a long poll, and before and after each wait. The ends that a round saw
-count until one of them moves. A damaged queue has no end, and is read at once.
-
-The states on which a client acts are those in which it asked for an offset that is not there (too
-small, beyond the end, removed). The end of a queue, or the start of an empty one, is a reason to
-wait. A client that asks beyond the end may know of a message by its producer's acknowledgement, so
-the queue is read again when all that is confirmed is dispatched. A slave returns an offset beyond
-its end unchanged: it may be behind the node that the client read before, and must not send the
-client back (RocketMQ's rule for slaves).
-
-A round has a bound that does not depend on the request: it examines SCAN_UNITS entries and then
-returns what it has, with the position in each queue. Records that a filter looks at count as so
-many entries as they cost (storage/reads/filtering.py). So a filter that never matches, over as many
-queues as a request may name, occupies a reader thread for about ten milliseconds at a time; a very
-heavy one during one get. Between two gets a thread checks whether its caller is gone.
-
-What a filter has skipped counts only in the log in which it was: when the node's log has begun
-another term since the round before, it may have been cut, and other messages may have the offsets
-that were skipped. So the pull begins again where its request does.
-
-The hint to read from a slave follows RocketMQ's rule too: if the messages lie further behind the
-end of the log than FAR_BEHIND_MEMORY_SHARE of the memory, they come from the disk.
+The reading itself, with its rounds, its waits and its bounds, is queue_reads.py.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from tandemlog.format.calls import MAX_POSITIONS
-from tandemlog.format.filter.expression import Condition, FilterError
-from tandemlog.format.filter.parser import parse
+from tandemlog.format.filter.expression import FilterError
 from tandemlog.v1 import broker_pb2, common_pb2
-from tandemlog_server.storage.reads.results import GetResult, GetStatus
-from tandemlog_server.storage.reads.store_reader import StoreReader
-from tandemlog_server.storage.shares import Shares
+from tandemlog_server.storage.reads.results import GetStatus
 from tandemlog_server.storage.stats import LatencyHistogram
 
 from ..access.caller import Caller
 from ..error_status import RequestRefusedError, check_count
-from .group_activity import GroupActivity
-from .long_polling import UNKNOWN_QUEUE, LongPolling
+from .queue_reads import QueueReads
 from .raw_messages import pull_response
-from .read_turns import SMALL_BYTES, ReadTurns
+from .reading import Reading, Wanted
 
-QUICK_POSITIONS = 512
-"""Up to so many are looked at in the loop, before any round."""
 MAX_TAGS = 1_024
-# Gets of one queue in a filtered round before it returns its position.
-MAX_FILTER_ROUNDS = 64
-# Entries of all queues that a round looks at; a get of none counts as a few.
-SCAN_UNITS = 1 << 19
-_LEAST_SCANNED = 64
-# Queues that all long polls together may wait for.
-MAX_WATCHES = 1 << 18
-
-PASSED_WAIT_S = 1.0
 
 MAX_PARTS = 256
 """Above so many, joining them costs less than sending them one by one."""
 
-FAR_BEHIND_MEMORY_SHARE = 0.4
-
 Parts: TypeAlias = Sequence[bytes | memoryview]
 
-_WAITABLE = frozenset(
-    {
-        GetStatus.NO_MATCHED_LOGIC_QUEUE,
-        GetStatus.NO_MESSAGE_IN_QUEUE,
-        GetStatus.OFFSET_OVERFLOW_ONE,
-        GetStatus.NO_MATCHED_MESSAGE,
-    }
-)
 _STATUS = {status: broker_pb2.PullStatus.Value(status.name) for status in GetStatus}
-_READ = frozenset({GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING})
-_BEYOND_END = frozenset(
-    {
-        GetStatus.NO_MATCHED_LOGIC_QUEUE,
-        GetStatus.NO_MESSAGE_IN_QUEUE,
-        GetStatus.OFFSET_OVERFLOW_BADLY,
-    }
-)
-
-
-@dataclass(frozen=True, slots=True)
-class PullLimits:
-    """Bytes of one answer; milliseconds of the longest wait; how many may wait; bytes behind the
-    end of the log from which on the answer suggests a slave."""
-
-    max_bytes: int
-    max_wait_ms: int
-    long_polls: int
-    far_behind_bytes: int = 1 << 62
-
-
-@dataclass(slots=True)
-class _Position:
-    """Where one queue of a request is read next."""
-
-    index: int
-    topic: str
-    queue_id: int
-    queue_offset: int
-
-
-@dataclass(slots=True)
-class _Pull:
-    """A request in progress; `gone` tells the thread that its caller no longer waits. `waited_s`
-    is what it spent waiting for a message, `messages` are those of its last round. `joined`: its
-    answer is to be one piece. `log_term`: of the log in which `positions` have moved."""
-
-    request: broker_pb2.PullRequest
-    positions: list[_Position]
-    room: int
-    joined: bool
-    gone: bool = False
-    waited_s: float = 0.0
-    messages: int = 0
-    record_bytes: int = 0
-    log_term: tuple[int, int] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Round:
-    """An encoded answer in parts, their bytes together, and whether to give it now; `ends` are
-    those of its queues that it saw. `beyond`: a queue ended before its position."""
-
-    answer: Parts
-    size: int
-    done: bool
-    ends: Sequence[int]
-    beyond: bool = False
 
 
 class PullService:
-    """See the module. `check(topic, queue_id)` raises where there is no such queue to read;
-    `dense(topic, queue_id)` is the queue's number in reput's notices, -1 before its first message;
-    `ends(numbers)` is where these queues end, no offset for one that cannot be read; `log_term()`
-    names the log (LogHistory.newest); `dispatched` waits a moment until what is confirmed now is in
-    the queues."""
+    """See the module."""
 
-    def __init__(
-        self,
-        store: StoreReader,
-        long_polling: LongPolling,
-        turns: ReadTurns,
-        *,
-        check: Callable[[str, int], None],
-        dense: Callable[[str, int], int],
-        ends: Callable[[Sequence[int]], Sequence[int]],
-        dispatched: Callable[[], Awaitable[None]],
-        on_slave: Callable[[], bool],
-        limits: PullLimits,
-        groups: GroupActivity | None = None,
-        log_term: Callable[[], tuple[int, int]] = lambda: (0, 0),
-    ) -> None:
-        self._store = store
-        self._groups = groups
-        # from a pull's arrival to its answer, without the wait for a message
-        self.latency = LatencyHistogram()
-        self._long_polling = long_polling
-        self._turns = turns
-        self._check = check
-        self._dense = dense
-        self._ends = ends
-        self._dispatched = dispatched
-        self._on_slave = on_slave
-        self._limits = limits
-        self._log_term = log_term
-        self._polls = Shares(limits.long_polls)
-        self._watches = Shares(MAX_WATCHES)
-        self._closed = False
+    def __init__(self, reads: QueueReads) -> None:
+        self._reads = reads
+
+    @property
+    def latency(self) -> LatencyHistogram:
+        """From a pull's arrival to its answer, without the wait for a message."""
+        return self._reads.latency
 
     @property
     def waiting(self) -> int:
         """How many pulls wait for a message."""
-        return self._long_polling.waiters
+        return self._reads.waiting
 
     def close(self) -> None:
         """End every wait with what there is; later pulls wait for nothing."""
-        self._closed = True
-        self._long_polling.wake_all()
+        self._reads.close()
 
     async def pull(
         self, request: broker_pb2.PullRequest, caller: Caller, *, joined: bool = True
     ) -> Parts:
         """The encoded PullResponse, `joined` to one part or as many as were read; raises
         RequestRefusedError for what cannot be asked, and for what the node has no room for now."""
-        self._check_numbers(request)
-        room = min(request.max_bytes or self._limits.max_bytes, self._limits.max_bytes)
-        pull = _Pull(request, [], room, joined)
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        try:
-            answer = await self._answer(pull, caller)
-        finally:
-            pull.gone = True
-        self.latency.record(max(0.0, loop.time() - began - pull.waited_s))
-        if self._groups is not None:
-            self._groups.pulled(request.group, caller.peer, pull.messages, pull.record_bytes)
-        return answer
-
-    async def _answer(self, pull: _Pull, caller: Caller) -> Parts:
-        loop = asyncio.get_running_loop()
-        wait_ms = min(pull.request.wait_ms, self._limits.max_wait_ms)
-        if wait_ms <= 0:
-            return (await self._read_round(pull, caller)).answer
-        deadline = loop.time() + wait_ms / 1000
-        if len(pull.request.positions) <= QUICK_POSITIONS:
-            pull.positions = self._positions(pull.request)
-            # as if a round had found every queue to end where the request begins
-            last_round = _Round((), 0, False, [each.queue_offset for each in pull.positions])
-        else:
-            last_round = await self._read_round(pull, caller)
-            deadline = _deadline(pull, deadline)
-        while not last_round.done and not self._closed and loop.time() < deadline:
-            queues = [self._dense(each.topic, each.queue_id) for each in pull.positions]
-            if self._ends(queues) != last_round.ends:
-                last_round = await self._read_round(pull, caller)
-                deadline = _deadline(pull, deadline)
-                if not last_round.done and last_round.size > SMALL_BYTES:
-                    # not kept while nothing happens
-                    self._turns.release(caller)
-                    last_round = _Round((), 0, False, last_round.ends)
-            else:
-                await self._wait(pull, caller, queues, last_round.ends, deadline)
-        return last_round.answer or (await self._read_round(pull, caller)).answer
-
-    async def _wait(
-        self,
-        pull: _Pull,
-        caller: Caller,
-        queues: Sequence[int],
-        ends: Sequence[int],
-        deadline: float,
-    ) -> None:
-        """Until something comes into one of `queues`, which ended at `ends`, or `deadline`."""
-        watched = {queue if queue >= 0 else UNKNOWN_QUEUE for queue in queues}
-        self._check_waiting(caller.holder, len(watched))
-        with (
-            caller.long_poll(),
-            self._waits(caller.holder, len(watched)),
-            self._long_polling.waiting(watched, deadline) as touched,
-        ):
-            # this pull got no notice of messages that came before this moment
-            if self._ends(queues) == ends:
-                began = asyncio.get_running_loop().time()
-                await touched.wait()
-                pull.waited_s += asyncio.get_running_loop().time() - began
-
-    async def _read_round(self, pull: _Pull, caller: Caller) -> _Round:
-        round_ = await self._read_once(pull, caller)
-        if round_.beyond:
-            await self._dispatched()
-            round_ = await self._read_once(pull, caller)
-        return round_
-
-    async def _read_once(self, pull: _Pull, caller: Caller) -> _Round:
-        self._turns.release(caller)
-        return await self._turns.run(
-            caller,
-            partial(self._round, pull),
-            room=pull.room,
-            size_of=lambda answer: answer.size,
+        _check_numbers(request)
+        wanted = Wanted(
+            request.positions,
+            request.group,
+            request.max_messages,
+            request.max_bytes,
+            request.wait_ms,
+            frozenset(request.tag_hashes),
+            request.filter,
         )
-
-    @contextmanager
-    def _waits(self, holder: str, queues: int) -> Iterator[None]:
-        """While a pull of `holder` waits for so many queues."""
-        self._polls.take(holder)
-        self._watches.take(holder, queues)
         try:
-            yield
-        finally:
-            self._polls.give_back(holder)
-            self._watches.give_back(holder, queues)
-
-    def _check_waiting(self, holder: str, queues: int) -> None:
-        polls, watches = self._polls, self._watches
-        if not polls.may_take(holder):
+            return await self._reads.read(wanted, caller, _in_one if joined else _in_parts)
+        except FilterError as error:
             raise RequestRefusedError(
-                common_pb2.BUSY,
-                f"{polls.held} pulls are waiting on this node, {polls.of(holder)} of them of this "
-                f"identity or host; the limit limits.long_polls is {polls.limit} for all, "
-                f"{polls.most(holder)} of it for one now; try again later, or without wait_ms",
-                field="wait_ms",
-                limit=polls.limit,
-                actual=polls.held + 1,
-            )
-        if not watches.may_take(holder, queues):
-            raise RequestRefusedError(
-                common_pb2.BUSY,
-                f"pulls on this node are waiting for {watches.held} queues, "
-                f"{watches.of(holder)} of them for this identity or host; the limit is "
-                f"{MAX_WATCHES} for all, {watches.most(holder)} of it for one now; try again "
-                "later, or without wait_ms",
-                field="positions",
-                limit=MAX_WATCHES,
-                actual=watches.held + queues,
-            )
-
-    def _check_numbers(self, request: broker_pb2.PullRequest) -> None:
-        if not 0 < len(request.positions) <= MAX_POSITIONS:
-            raise RequestRefusedError(
-                common_pb2.INVALID_ARGUMENT,
-                f"positions must name 1..{MAX_POSITIONS} queues",
-                field="positions",
-                limit=MAX_POSITIONS,
-                actual=len(request.positions),
-            )
-        check_count("tag_hashes", len(request.tag_hashes), MAX_TAGS)
-        if request.max_messages < 0 or request.max_bytes < 0:
-            raise RequestRefusedError(
-                common_pb2.INVALID_ARGUMENT,
-                "max_messages and max_bytes must not be negative",
-                field="max_messages" if request.max_messages < 0 else "max_bytes",
-            )
-
-    def _positions(self, request: broker_pb2.PullRequest) -> list[_Position]:
-        positions = []
-        for index, each in enumerate(request.positions):
-            self._check(each.topic, each.queue_id)
-            positions.append(_Position(index, each.topic, each.queue_id, each.queue_offset))
-        return positions
-
-    def _round(self, pull: _Pull) -> _Round:
-        """Read the queues once. Runs in a reader thread."""
-        request = pull.request
-        # before the reads: what a slave's log is cut behind has left its queues by then
-        log_epoch, term_id = log_term = self._log_term()
-        if not pull.positions or pull.log_term not in (None, log_term):
-            pull.positions = self._positions(request)
-        pull.log_term = log_term
-        head = broker_pb2.PullResponse(log_epoch=log_epoch, term_id=term_id)
-        queues, ends = [], []
-        room, scan = pull.room, SCAN_UNITS
-        messages = 0
-        hashes = frozenset(request.tag_hashes)
-        condition = _condition(request.filter)
-        head.filtered = condition is not None
-        on_slave = self._on_slave()
-        done = any_beyond = False
-        for position in pull.positions:
-            if pull.gone:
-                break
-            result, moved, scanned = self._read(pull, position, room, hashes, condition, scan)
-            beyond = result.status in _BEYOND_END and position.queue_offset > 0
-            any_beyond = any_beyond or beyond
-            done = done or moved or beyond or result.status not in _WAITABLE
-            small = broker_pb2.QueueRecords(
-                position_index=position.index,
-                status=_STATUS[result.status],
-                next_offset=position.queue_offset if beyond and on_slave else result.next_offset,
-                min_offset=result.min_offset,
-                max_offset=result.max_offset,
-                count=len(result.sizes),
-                sizes=result.sizes.astype("<u4", copy=False).tobytes(),
-            )
-            queues.append((small, result.records))
-            ends.append(result.max_offset)
-            head.suggest_slave |= result.behind > self._limits.far_behind_bytes
-            messages += len(result.sizes)
-            room -= len(result.records)
-            scan -= scanned
-            if room <= 0 or scan <= 0:
-                break
-        pull.messages, pull.record_bytes = messages, pull.room - room
-        answer: Parts = pull_response(head, queues)
-        if pull.joined or len(answer) > MAX_PARTS:
-            answer = (b"".join(answer),)
-        return _Round(answer, sum(map(len, answer)), done, ends, any_beyond)
-
-    def _read(
-        self,
-        pull: _Pull,
-        position: _Position,
-        room: int,
-        hashes: Collection[int],
-        condition: Condition | None,
-        scan: int,
-    ) -> tuple[GetResult, bool, int]:
-        """Read on until there is a message: the result, True if the filter has skipped as much as
-        it may, and how many entries were examined."""
-        scanned = 0
-        gets = MAX_FILTER_ROUNDS if pull.request.wait_ms > 0 else 1
-        for _ in range(gets):
-            before = position.queue_offset
-            result = self._store.get(
-                position.topic,
-                position.queue_id,
-                before,
-                pull.request.max_messages,
-                room,
-                hashes,
-                condition,
-            )
-            looked_at = result.next_offset - before if result.status in _READ else 0
-            scanned += max(looked_at + result.cost, _LEAST_SCANNED)
-            if result.status is not GetStatus.NO_MATCHED_MESSAGE:
-                return result, False, scanned
-            position.queue_offset = result.next_offset
-            if scanned >= scan or pull.gone:
-                break
-        return result, True, scanned
+                common_pb2.INVALID_ARGUMENT, str(error), field="filter"
+            ) from error
 
 
-def _condition(text: str) -> Condition | None:
-    """In a reader thread: a long filter takes its time to be parsed."""
-    if not text:
-        return None
-    try:
-        return parse(text)
-    except FilterError as error:
+def _in_parts(reading: Reading) -> tuple[Parts, int]:
+    """The encoded answer, and its bytes. In a reader thread."""
+    head = broker_pb2.PullResponse(
+        log_epoch=reading.log_epoch,
+        term_id=reading.term_id,
+        filtered=reading.filtered,
+        suggest_slave=reading.far_behind,
+    )
+    queues = []
+    for each in reading.queues:
+        result = each.result
+        small = broker_pb2.QueueRecords(
+            position_index=each.index,
+            status=_STATUS[result.status],
+            next_offset=each.next_offset,
+            min_offset=result.min_offset,
+            max_offset=result.max_offset,
+            count=len(result.sizes),
+            sizes=result.sizes.astype("<u4", copy=False).tobytes(),
+        )
+        queues.append((small, result.records))
+    parts: Parts = pull_response(head, queues)
+    if len(parts) > MAX_PARTS:
+        parts = (b"".join(parts),)
+    return parts, sum(map(len, parts))
+
+
+def _in_one(reading: Reading) -> tuple[Parts, int]:
+    parts, size = _in_parts(reading)
+    return (b"".join(parts),), size
+
+
+def _check_numbers(request: broker_pb2.PullRequest) -> None:
+    if not 0 < len(request.positions) <= MAX_POSITIONS:
         raise RequestRefusedError(
-            common_pb2.INVALID_ARGUMENT, str(error), field="filter"
-        ) from error
-
-
-def _deadline(pull: _Pull, deadline: float) -> float:
-    """Sooner than `deadline` if a filter has skipped something since the request came."""
-    positions = pull.request.positions
-    narrow = pull.request.tag_hashes or pull.request.filter
-    if narrow and any(
-        each.queue_offset != positions[each.index].queue_offset for each in pull.positions
-    ):
-        return min(deadline, asyncio.get_running_loop().time() + PASSED_WAIT_S)
-    return deadline
+            common_pb2.INVALID_ARGUMENT,
+            f"positions must name 1..{MAX_POSITIONS} queues",
+            field="positions",
+            limit=MAX_POSITIONS,
+            actual=len(request.positions),
+        )
+    check_count("tag_hashes", len(request.tag_hashes), MAX_TAGS)
+    if request.max_messages < 0 or request.max_bytes < 0:
+        raise RequestRefusedError(
+            common_pb2.INVALID_ARGUMENT,
+            "max_messages and max_bytes must not be negative",
+            field="max_messages" if request.max_messages < 0 else "max_bytes",
+        )

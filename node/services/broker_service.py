@@ -10,7 +10,7 @@ from there.
 
 A request for the end of a queue, or for a key, waits a moment until everything confirmed so far is
 dispatched, so that a client finds the message it has just sent. Of pulls only one for an offset
-beyond the queue's end does so (pull_service.py): the caller of any other comes again. But after a
+beyond the queue's end does so (pulls/queue_reads.py): the caller of any other comes again. But after a
 crash a node still has a part of its log to dispatch, and no client may see a queue shorter than it
 was: so pulls wait for the confirmed part of that.
 

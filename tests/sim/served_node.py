@@ -31,7 +31,9 @@ from tandemlog_server.node.groups.group_coordinator import GroupCoordinator
 from tandemlog_server.node.pulls.dispatch_wait import DispatchWait
 from tandemlog_server.node.pulls.group_activity import GroupActivity
 from tandemlog_server.node.pulls.long_polling import LongPolling
-from tandemlog_server.node.pulls.pull_service import PullLimits, PullService
+from tandemlog_server.node.pulls.pull_service import PullService
+from tandemlog_server.node.pulls.queue_reads import QueueReads
+from tandemlog_server.node.pulls.reading import PullLimits
 from tandemlog_server.node.puts.confirm_waiters import ConfirmWaiters, Outcome
 from tandemlog_server.node.puts.put_pump import PumpLimits, PutPump
 from tandemlog_server.node.puts.put_stream import PendingPut, PutStream
@@ -218,7 +220,7 @@ class Service:
         self.polling = LongPolling(self.loop, lambda: reader.count)
         store.reputed.listen(lambda: self.polling.on_dispatch(range(QUEUES)))
         whole: Any = store  # it has of a MessageStore what these ask for
-        self.pulls = PullService(
+        reads = QueueReads(
             reader,
             self.polling,
             turns,
@@ -230,6 +232,7 @@ class Service:
             limits=PullLimits(max_bytes=8 << 20, max_wait_ms=60_000, long_polls=4_096),
             log_term=lambda: store.log_identity.newest,
         )
+        self.pulls = PullService(reads)
         self.groups = GroupCoordinator(whole, self.current, clock.monotonic, GroupsSection())
         members = GroupService(whole, self.groups, known, turns, activity)
         segments: Any = None

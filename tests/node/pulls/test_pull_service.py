@@ -13,10 +13,12 @@ from tandemlog.format.filter.expression import Condition
 from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.node.access.caller import Caller
 from tandemlog_server.node.error_status import RequestRefusedError
-from tandemlog_server.node.pulls import pull_service
+from tandemlog_server.node.pulls import pull_service, queue_reads
 from tandemlog_server.node.pulls.long_polling import LongPolling
-from tandemlog_server.node.pulls.pull_service import PullLimits, PullService
+from tandemlog_server.node.pulls.pull_service import PullService
+from tandemlog_server.node.pulls.queue_reads import QueueReads
 from tandemlog_server.node.pulls.read_turns import ReadTurns
+from tandemlog_server.node.pulls.reading import PullLimits
 from tandemlog_server.storage.reads.results import GetResult, GetStatus
 
 COST = 100
@@ -76,7 +78,7 @@ class Rig:
         self.polling = LongPolling(asyncio.get_running_loop(), lambda: len(self.store.queues))
         self.turns = ReadTurns(1, 1 << 20)
         reader: Any = self.store
-        self.pulls = PullService(
+        self.reads = QueueReads(
             reader,
             self.polling,
             self.turns,
@@ -93,6 +95,7 @@ class Rig:
             ),
             log_term=lambda: self.log_term,
         )
+        self.pulls = PullService(self.reads)
 
     async def dispatch(self) -> None:
         for queue_id, body in self.confirmed:
@@ -237,7 +240,7 @@ async def test_a_filter_that_finds_nothing_has_moved_on() -> None:
 async def test_what_a_filter_skips_is_told_long_before_the_wait_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pull_service, "PASSED_WAIT_S", 0.001)
+    monkeypatch.setattr(queue_reads, "PASSED_WAIT_S", 0.001)
     rig = Rig()
     rig.put(0, *[b"x"] * 20, tag=1)
     response = await rig.pull((0, 0), tag_hashes=[2], wait_ms=60_000)
@@ -252,8 +255,8 @@ async def test_what_a_filter_skips_is_told_long_before_the_wait_is_over(
 async def test_what_a_filter_skips_at_once_is_told_soon_too(
     quick: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pull_service, "PASSED_WAIT_S", 0.001)
-    monkeypatch.setattr(pull_service, "QUICK_POSITIONS", quick)
+    monkeypatch.setattr(queue_reads, "PASSED_WAIT_S", 0.001)
+    monkeypatch.setattr(queue_reads, "QUICK_POSITIONS", quick)
     rig = Rig()
     rig.put(0, *[b"x"] * 20)
     response = await rig.pull((0, 0), filter="a = 5", wait_ms=60_000)
@@ -263,7 +266,7 @@ async def test_what_a_filter_skips_at_once_is_told_soon_too(
 async def test_what_a_filter_skipped_does_not_count_in_another_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pull_service, "PASSED_WAIT_S", 60)
+    monkeypatch.setattr(queue_reads, "PASSED_WAIT_S", 60)
     rig = Rig()
     rig.put(0, *[b"x"] * 6)
     waiting = asyncio.create_task(rig.pull((0, 1), filter="a = 5", wait_ms=60_000))
@@ -331,7 +334,7 @@ async def test_long_polls_above_the_limit_are_refused_by_name() -> None:
 async def test_all_long_polls_together_wait_for_so_many_queues(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pull_service, "MAX_WATCHES", 3)
+    monkeypatch.setattr(queue_reads, "MAX_WATCHES", 3)
     rig = Rig()
     for queue_id in range(4):
         rig.put(queue_id, b"a")
@@ -342,7 +345,7 @@ async def test_all_long_polls_together_wait_for_so_many_queues(
 async def test_a_filter_over_many_queues_looks_at_so_many_entries_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pull_service, "SCAN_UNITS", 3 * pull_service._LEAST_SCANNED)
+    monkeypatch.setattr(queue_reads, "SCAN_UNITS", 3 * queue_reads._LEAST_SCANNED)
     rig = Rig()
     rig.put(0, *[b"x"] * 1000, tag=1)
     response = await rig.pull(*[(0, 0)] * 100, tag_hashes=[2], wait_ms=60_000)
@@ -406,20 +409,20 @@ async def test_a_message_between_the_look_and_the_wait_is_not_missed(
     """It is dispatched just before the pull is entered as a waiter, so no notice comes."""
     rig = Rig()
     rig.put(0, b"a")
-    real = rig.pulls._check_waiting
+    real = rig.reads._check_waiting
 
     def put_meanwhile(holder: str, queues: int) -> None:
         real(holder, queues)
         rig.put(0, b"b")
 
-    monkeypatch.setattr(rig.pulls, "_check_waiting", put_meanwhile)
+    monkeypatch.setattr(rig.reads, "_check_waiting", put_meanwhile)
     assert states(await rig.pull((0, 1), wait_ms=60_000)) == [(0, "FOUND", 2)]
 
 
 async def test_a_filter_that_skips_what_came_waits_on_behind_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pull_service, "PASSED_WAIT_S", 60)
+    monkeypatch.setattr(queue_reads, "PASSED_WAIT_S", 60)
     rig = Rig()
     rig.put(0, b"a", tag=1)
     waiting = asyncio.create_task(rig.pull((0, 1), wait_ms=60_000, tag_hashes=[2]))
@@ -434,7 +437,7 @@ async def test_a_filter_that_skips_what_came_waits_on_behind_it(
 
 @pytest.mark.parametrize("quick", [0, 512])
 async def test_many_positions_are_read_first(quick: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pull_service, "QUICK_POSITIONS", quick)
+    monkeypatch.setattr(queue_reads, "QUICK_POSITIONS", quick)
     rig = Rig()
     rig.put(0, b"a")
     waiting = asyncio.create_task(rig.pull((0, 1), wait_ms=60_000))
@@ -467,7 +470,7 @@ async def test_a_filter_that_cannot_be_parsed_is_refused_by_name() -> None:
 async def test_a_filter_looks_at_fewer_messages_in_one_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pull_service, "SCAN_UNITS", 4 * COST)
+    monkeypatch.setattr(queue_reads, "SCAN_UNITS", 4 * COST)
     rig = Rig()
     rig.put(0, *[b"other"] * 20)
     response = await rig.pull((0, 0), filter="a = 5", wait_ms=1)

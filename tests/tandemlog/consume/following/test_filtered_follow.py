@@ -41,9 +41,11 @@ from tandemlog.format.filter.parser import parse
 from tandemlog.format.record.properties import encode_properties
 from tandemlog.v1 import broker_pb2
 from tandemlog_server.node.access.caller import Caller
-from tandemlog_server.node.pulls import pull_service
+from tandemlog_server.node.pulls import queue_reads
 from tandemlog_server.node.pulls.long_polling import LongPolling
-from tandemlog_server.node.pulls.pull_service import PullLimits, PullService
+from tandemlog_server.node.pulls.pull_service import PullService
+from tandemlog_server.node.pulls.queue_reads import QueueReads
+from tandemlog_server.node.pulls.reading import PullLimits
 from tandemlog_server.storage.reads import filtering
 
 if TYPE_CHECKING:
@@ -102,7 +104,7 @@ class World:
         store.on_dispatch(lambda queues: polling.on_dispatch(queues.tolist()))
         turns: Any = Turns()
         known: Any = AllKnown()
-        pulls = PullService(
+        reads = QueueReads(
             store.reader,
             polling,
             turns,
@@ -114,6 +116,7 @@ class World:
             limits=PullLimits(random.choice([300, 2_000, 1 << 20]), 60_000, 100),
             log_term=lambda: store.log_identity.newest,
         )
+        pulls = PullService(reads)
         self.nodes = {"m:1": ServedNode("m:1", pulls)}
         if older:
             self.nodes["o:1"] = ServedNode("o:1", pulls, knows_filters=False)
@@ -325,7 +328,7 @@ def small_rounds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(filtering, "FILTERED_BYTES", random.choice([200, 2_000, 1 << 20]))
     monkeypatch.setattr(filtering, "LEAST_MESSAGES", random.choice([1, 3, 64]))
     monkeypatch.setattr(filtering, "MOST_MESSAGES", random.choice([1, 1 << 17]))
-    monkeypatch.setattr(pull_service, "SCAN_UNITS", random.choice([100, 5_000, 1 << 19]))
+    monkeypatch.setattr(queue_reads, "SCAN_UNITS", random.choice([100, 5_000, 1 << 19]))
 
 
 @pytest.mark.usefixtures("small_rounds")

@@ -391,6 +391,19 @@ class GroupCoordinator:
             for index in range(len(queues)):
                 commit(index)
 
+    def commit_in_passing(self, group_name: str, commit: Callable[[], bool]) -> bool:
+        """What `commit` returns, for a group without members in this term; False if that is not
+        known at once. Waits for nothing; `commit_by_hand` says what is wrong."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            term = self._current.role.epoch()
+            if term is None or term != self.term or group_name in self.groups:
+                return False
+            return commit()
+        finally:
+            self._lock.release()
+
     def _check_term(self) -> None:
         """Under the lock. The groups of a term that is over, or none, say nothing of who owns a
         queue. Raises RequestRefusedError."""

@@ -12,7 +12,10 @@ most.
 
 import asyncio
 
+from tandemlog.v1 import common_pb2
 from tandemlog_server.storage.message_store import MessageStore
+
+from ..error_status import RequestRefusedError
 
 DISPATCH_WAIT_S = 1.0
 # A node with more of its log to dispatch is catching up after a crash: what it has is the answer.
@@ -25,6 +28,29 @@ class DispatchWait:
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
+        # where the log ended when this node began to serve
+        self._begin = store.log.wrote.value
+
+    async def caught_up(self) -> None:
+        """After a crash: wait until what was in the log then, and is confirmed, is in queues. No
+        client may see a queue shorter than it was."""
+        if self._store.reputed.value < self._begin:
+            await self.reach(min(self._begin, self._store.confirmed.value))
+
+    async def ends_known(self) -> None:
+        """Wait until the queues have everything that was acknowledged before now. Raises
+        RequestRefusedError while that is not so."""
+        store = self._store
+        term = store.epochs.table.last
+        target = max(store.confirmed.value, 0 if term is None else term.start_offset)
+        await self.reach(target)
+        if store.reputed.value < target:
+            raise RequestRefusedError(
+                common_pb2.NOT_IN_SYNC,
+                f"the log is confirmed up to {store.confirmed.value} and dispatched up to "
+                f"{store.reputed.value}, and what lies before {target} may have been acknowledged: "
+                "where queues end is known when it is there; try again in a moment",
+            )
 
     async def confirmed(self) -> None:
         """Wait until what is confirmed now is in queues and index."""

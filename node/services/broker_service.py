@@ -10,9 +10,9 @@ from there.
 
 A request for the end of a queue, or for a key, waits a moment until everything confirmed so far is
 dispatched, so that a client finds the message it has just sent. Of pulls only one for an offset
-beyond the queue's end does so (pulls/queue_reads.py): the caller of any other comes again. But after a
-crash a node still has a part of its log to dispatch, and no client may see a queue shorter than it
-was: so pulls wait for the confirmed part of that.
+beyond the queue's end does so (pulls/queue_reads.py): the caller of any other comes again. But
+after a crash a node still has a part of its log to dispatch, and no client may see a queue shorter
+than it was: so pulls wait for the confirmed part of that.
 
 A reader that is ahead of a queue's end, by the master's word, goes back: its log was cut. A new
 master has all that was acknowledged before its term, but may not know yet that it was: so it says
@@ -90,8 +90,6 @@ class BrokerService:
         # a search is work for the processor alone: with several threads at it, the event loop
         # would wait for each of them before it gets the interpreter again
         self._searching = asyncio.Lock()
-        # where the log ended when this node began to serve
-        self._begin = store.log.wrote.value
 
     async def append_bytes(
         self, request_iterator: AsyncIterator[Buffer], caller: Caller
@@ -139,8 +137,7 @@ class BrokerService:
     async def _pull(
         self, request: broker_pb2.PullRequest, caller: Caller, *, joined: bool
     ) -> Parts:
-        if self._store.reputed.value < self._begin:
-            await self._dispatch.reach(min(self._begin, self._store.confirmed.value))
+        await self._dispatch.caught_up()
         return await self._pulls.pull(request, caller, joined=joined)
 
     async def QueueRanges(
@@ -332,24 +329,9 @@ class BrokerService:
         """Wait until what is confirmed now is in queues and index. `of_master`: what they hold is
         taken for the cluster's; raises RequestRefusedError while it is not known."""
         if of_master:
-            await self._ends_known()
+            await self._dispatch.ends_known()
             return
         await self._dispatch.confirmed()
-
-    async def _ends_known(self) -> None:
-        """Wait until the queues have everything that was acknowledged before now. Raises
-        RequestRefusedError while that is not so."""
-        store = self._store
-        term = store.epochs.table.last
-        target = max(store.confirmed.value, 0 if term is None else term.start_offset)
-        await self._dispatch.reach(target)
-        if store.reputed.value < target:
-            raise RequestRefusedError(
-                common_pb2.NOT_IN_SYNC,
-                f"the log is confirmed up to {store.confirmed.value} and dispatched up to "
-                f"{store.reputed.value}, and what lies before {target} may have been acknowledged: "
-                "where queues end is known when it is there; try again in a moment",
-            )
 
     async def _read(self, caller: Caller, work: Callable[[], Answer]) -> Answer:
         """An answer of rows, whose number is bounded."""

@@ -96,6 +96,25 @@ class GroupService:
         self._activity.committed(request.group, caller.peer)
         return response
 
+    def move_forward(
+        self, group: str, topic: str, queue_id: int, queue_offset: int, caller: Caller
+    ) -> bool:
+        """A commit without a membership that only moves an offset on, of a client that hears no
+        answer: mostly it is done at once, in the event loop. False, and nothing is done: `commit`
+        it. Raises RequestRefusedError."""
+        if group == BROKER_TRANSACTIONS:
+            return False
+        self._coordinator.lead("commit consumer offsets on", group)
+        store = self._store
+        dense = store.queue_table.get(topic, queue_id)
+        if dense < 0 or queue_offset > store.queues.ends_of([dense])[0]:
+            return False
+        move = partial(store.consumer_offsets.move_forward, group, topic, queue_id, queue_offset)
+        if not self._coordinator.commit_in_passing(group, move):
+            return False
+        self._activity.committed(group, caller.peer)
+        return True
+
     def _commit(
         self, request: broker_pb2.CommitOffsetsRequest, caller: Caller
     ) -> tuple[broker_pb2.CommitOffsetsResponse, "_Rows"]:

@@ -75,5 +75,6 @@ class ResponseCode:
     PULL_OFFSET_MOVED: Final = 21
     QUERY_NOT_FOUND: Final = 22
     SUBSCRIPTION_PARSE_FAILED: Final = 23
+    SUBSCRIPTION_NOT_EXIST: Final = 24
     CONSUMER_NOT_ONLINE: Final = 206
     FLOW_CONTROL: Final = 215

@@ -116,6 +116,24 @@ class ConsumerOffsets:
                 offsets[queue_id] = queue_offset
                 self._changes += 1
 
+    def move_forward(self, group: str, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """Commit an offset that is not lower than the one that is there. False, and nothing is
+        done: it is the first of its queue, or moves back, or the table is being written. Waits for
+        nothing, so the event loop may call it."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            offsets = self._table.get((topic, group))
+            before = None if offsets is None else offsets.get(queue_id)
+            if offsets is None or before is None or queue_offset < before:
+                return False
+            if queue_offset > before:
+                offsets[queue_id] = queue_offset
+                self._changes += 1
+            return True
+        finally:
+            self._lock.release()
+
     def check_room(self, rows: Iterable[tuple[str, str, int]]) -> None:
         """Raises MetadataError if these rows (group, topic, queue id), which a transaction is to
         set, would be above `max_rows`."""

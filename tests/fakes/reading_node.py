@@ -1,0 +1,102 @@
+"""A whole node in this process, and what RocketMQ's clients read it by, without a connection."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fakes.inner_node import config, running, until
+from fakes.remoting_calls import call_of
+from tandemlog.admin import AsyncAdmin
+from tandemlog.message import Message
+from tandemlog.produce.producer import AsyncProducer
+from tandemlog_server.node.node import Node
+from tandemlog_server.node.remoting.read_methods import ReadMethods, read_methods
+from tandemlog_server.node.services.group_service import GroupService
+from tandemlog_server.rocketmq.wire.remoting import Command
+
+
+@dataclass(frozen=True)
+class Subscribed:
+    """What a heartbeat says of a topic."""
+
+    expression: str
+    expression_type: str = "TAG"
+    version: int = 0
+
+
+@dataclass
+class FewReaders:
+    """The slaves that are in sync, and who this node is among them."""
+
+    own: int = 0
+    in_sync: tuple[int, ...] = ()
+
+    def own_id(self) -> int:
+        return self.own
+
+    def slaves(self) -> tuple[int, ...]:
+        return self.in_sync
+
+
+@dataclass
+class ReadingNode:
+    """`heartbeats`: by group and topic."""
+
+    node: Node
+    read: ReadMethods
+    heartbeats: dict[tuple[str, str], Subscribed]
+    readers: FewReaders
+    sent: dict[int, int] = field(default_factory=dict)
+
+    async def ask(self, code: int, **fields: object) -> Command:
+        """The answer of the method of that code."""
+        parts: Any = (self.read.pulls, self.read.offsets, self.read.queries)
+        [method] = [part.methods()[code] for part in parts if code in part.methods()]
+        answer = await method.serve(call_of(code, **fields))  # type: ignore[arg-type]
+        assert answer is not None
+        return answer
+
+    async def pull(self, offset: int, **fields: object) -> Command:
+        """Request 11 for queue 0 of topic t, of group g, which does not wait."""
+        header = {
+            "consumerGroup": "g",
+            "topic": "t",
+            "queueId": 0,
+            "queueOffset": offset,
+            "maxMsgNums": 32,
+            "sysFlag": 0,
+            "suspendTimeoutMillis": 15_000,
+        }
+        return await self.ask(11, **{**header, **fields})
+
+    async def send(self, *bodies: bytes, queue_id: int = 0, **fields: Any) -> None:
+        """To topic t; they are in their queue when this returns."""
+        async with AsyncProducer(self.node.endpoints.listen) as producer:
+            for body in bodies:
+                await (await producer.send(Message("t", body, queue_id=queue_id, **fields)))
+        store = self.node.store
+        await until(lambda: store.reputed.value == store.log.wrote.value)
+
+
+@asynccontextmanager
+async def reading_node(directory: Path, **settings: Any) -> AsyncIterator[ReadingNode]:
+    """With a topic t of four queues."""
+    async with running(config(directory, **settings)) as node:
+        async with AsyncAdmin(node.endpoints.listen) as admin:
+            await admin.create_topic("t", 4)
+        members = GroupService(node.store, node.groups, node._known, node._turns, node._groups)
+        heartbeats: dict[tuple[str, str], Subscribed] = {}
+        readers = FewReaders()
+        read = read_methods(
+            node.store,
+            node.reads,
+            members,
+            node._known,
+            node._turns,
+            node.terms,
+            subscribed=lambda group, topic: heartbeats.get((group, topic)),
+            readers=readers,
+        )
+        yield ReadingNode(node, read, heartbeats, readers)

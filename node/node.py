@@ -30,16 +30,14 @@ from .http.node_numbers import NodeCounters, NodeNumbers
 from .process.log_setup import set_level
 from .process.machine import Machine
 from .process.machine_bounds import byte_bound, connection_bounds, open_files
-from .process.memory_at_rest import give_back_at_rest, machine_memory_bytes
+from .process.memory_at_rest import give_back_at_rest
 from .process.tasks import cancelled
-from .pulls.dispatch_wait import DispatchWait
 from .pulls.group_activity import GroupActivity
 from .pulls.known_queues import KnownQueues
-from .pulls.long_polling import LongPolling
+from .pulls.node_reads import node_reads
 from .pulls.pull_service import PullService
-from .pulls.queue_reads import FAR_BEHIND_MEMORY_SHARE, QueueReads
+from .pulls.queue_reads import QueueReads
 from .pulls.read_turns import ReadTurns
-from .pulls.reading import PullLimits
 from .pulls.segment_stream import SegmentStream
 from .puts.ack_stats import AckStats
 from .puts.confirm_waiters import ConfirmWaiters
@@ -96,6 +94,7 @@ class Node:
     pump: PutPump
     reads: QueueReads
     pulls: PullService
+    group_members: GroupService
     server: GrpcServer
     data: DataServer
     rocketmq: tuple[RemotingServer, ...] = ()
@@ -201,25 +200,15 @@ class Node:
         self._undo.push_async_callback(self.pump.stop, 0.0)
 
     def _start_reads(self) -> ReadTurns:
-        store, config, turns = self.store, self.config.pull, self._turns
+        store, turns = self.store, self._turns
         self._groups = GroupActivity(self.config.limits.metric_groups, time.monotonic)
-        polling = LongPolling(asyncio.get_running_loop(), lambda: store.queue_table.count)
-        store.on_dispatch(lambda queues: polling.on_dispatch(queues.tolist()))
-        far_behind = round(machine_memory_bytes() * FAR_BEHIND_MEMORY_SHARE)
-        self.reads = QueueReads(
-            store.reader,
-            polling,
+        self.reads = node_reads(
+            store,
             turns,
-            check=self._known.check_queue,
-            dense=store.queue_table.get,
-            ends=store.queues.ends_of,
-            dispatched=DispatchWait(store).confirmed,
+            self._known,
+            self._groups,
+            self.config,
             on_slave=lambda: self.role.epoch() is None,
-            limits=PullLimits(
-                config.max_bytes, config.max_wait_ms, self.config.limits.long_polls, far_behind
-            ),
-            groups=self._groups,
-            log_term=lambda: store.log_identity.newest,
         )
         self.pulls = PullService(self.reads)
         return turns
@@ -230,7 +219,7 @@ class Node:
         executor = ThreadPoolExecutor(ADMIN_THREADS, thread_name_prefix="admin")
         self._undo.callback(executor.shutdown, wait=True, cancel_futures=True)
         bounds = {"max_calls": config.limits.calls, "max_streams": config.limits.streams}
-        members = self._group_service(turns)
+        self.group_members = members = self._group_service(turns)
         self._door = CallDoor(
             turns, **bounds, keeper=self.security.doorkeeper, leadership=Leadership(self.terms)
         )
@@ -329,7 +318,7 @@ class Node:
             self.membership,
             self.pump,
             self.waiters,
-            self.pulls,
+            self.reads,
             self._known,
             self.groups,
             self._groups,

@@ -22,7 +22,7 @@ from .groups.group_coordinator import GroupCoordinator
 from .process.machine_bounds import byte_bound
 from .pulls.group_activity import GroupActivity
 from .pulls.known_queues import KnownQueues
-from .pulls.pull_service import PullService
+from .pulls.queue_reads import QueueReads
 from .pulls.read_turns import ReadTurns
 from .puts.confirm_waiters import ConfirmWaiters
 from .puts.delay_service import DelayService
@@ -30,9 +30,11 @@ from .puts.put_pump import PutPump
 from .remoting.broker_methods import BrokerMethods
 from .remoting.broker_settings import broker_settings
 from .remoting.cluster_nodes import ClusterNodes
+from .remoting.cluster_readers import ClusterReaders
 from .remoting.forwarding import Forwarder
 from .remoting.link_tls import LinkTls
 from .remoting.master_link import MasterLink
+from .remoting.read_methods import ReadMethods, read_methods
 from .remoting.remoting_call import Method
 from .remoting.remoting_door import RemotingDoor
 from .remoting.remoting_server import RemotingServer
@@ -65,7 +67,7 @@ class ClientsNode:
     membership: ClusterMembership
     pump: PutPump
     waiters: ConfirmWaiters
-    pulls: PullService
+    reads: QueueReads
     known: KnownQueues
     groups: GroupCoordinator
     activity: GroupActivity
@@ -92,7 +94,14 @@ def started_clients(node: ClientsNode, *, connections: int) -> tuple[RemotingSer
     if not node.endpoints.rocketmq:
         return ()
     routing = routing_of(node)
-    parts: list[Methods] = [transaction_methods(node), *routing_methods(node, routing)]
+    read = _reads(node, routing)
+    parts: list[Methods] = [
+        read.pulls,
+        read.offsets,
+        read.queries,
+        transaction_methods(node),
+        *routing_methods(node, routing),
+    ]
     tls = node.security.tls
     server = RemotingServer(
         RemotingDoor(node.door, table_of(parts), routing.forwarder),
@@ -103,6 +112,7 @@ def started_clients(node: ClientsNode, *, connections: int) -> tuple[RemotingSer
         frame_bytes=byte_bound(node.config.put.max_pending_bytes),
     )
     server.on_stop(routing.forwarder.close)
+    server.on_stop(read.pulls.on_stop)
     server.start(node.endpoints.rocketmq)
     return (server,)
 
@@ -159,6 +169,23 @@ def routing_methods(node: ClientsNode, routing: Routing) -> list[Methods]:
             delete_group=delete_group,
         ),
     ]
+
+
+def _reads(node: ClientsNode, routing: Routing) -> ReadMethods:
+    return read_methods(
+        node.store,
+        node.reads,
+        node.group_service,
+        node.known,
+        node.turns,
+        node.terms,
+        subscribed=lambda group, topic: None,
+        readers=ClusterReaders(
+            routing.nodes,
+            lambda: node.membership.members(stopping=False),
+            asyncio.get_running_loop().time,
+        ),
+    )
 
 
 def table_of(parts: Sequence[Methods]) -> dict[int, Method]:

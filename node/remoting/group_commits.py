@@ -92,7 +92,7 @@ class GroupCommits:
             del self._open[key]
         try:
             refused = await self._commit(batch)
-        except Exception as problem:  # whoever waits for a row gets it
+        except Exception as problem:  # each caller that waits for a row gets it
             refused = dict.fromkeys(batch.rows, error_of(problem))
         finally:
             self._turns.release(batch.caller)

@@ -13,7 +13,6 @@ from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
 from tandemlog_server.node.node import Node
 from tandemlog_server.node.remoting.read_methods import ReadMethods, read_methods
-from tandemlog_server.node.services.group_service import GroupService
 from tandemlog_server.rocketmq.wire.remoting import Command
 
 
@@ -55,7 +54,7 @@ class ReadingNode:
         parts: Any = (self.read.pulls, self.read.offsets, self.read.queries)
         [method] = [part.methods()[code] for part in parts if code in part.methods()]
         answer = await method.serve(call_of(code, **fields))  # type: ignore[arg-type]
-        assert answer is not None
+        assert isinstance(answer, Command)
         return answer
 
     async def pull(self, offset: int, **fields: object) -> Command:
@@ -86,13 +85,12 @@ async def reading_node(directory: Path, **settings: Any) -> AsyncIterator[Readin
     async with running(config(directory, **settings)) as node:
         async with AsyncAdmin(node.endpoints.listen) as admin:
             await admin.create_topic("t", 4)
-        members = GroupService(node.store, node.groups, node._known, node._turns, node._groups)
         heartbeats: dict[tuple[str, str], Subscribed] = {}
         readers = FewReaders()
         read = read_methods(
             node.store,
             node.reads,
-            members,
+            node.group_members,
             node._known,
             node._turns,
             node.terms,

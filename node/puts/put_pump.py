@@ -4,6 +4,8 @@
     stream B ─┼────────▶ queue ─▶ writer thread ─────────▶ loop ─▶ confirm waiters ─▶ stream A, B
     stream C ─┘  (loop)            store.append                     (loop)
 
+Requests of other doors come by `admit` and `enqueue`, in any shape that is a Pending (pending.py).
+
 The log has one writer, so requests are appended one after the other, in the order in which they
 came, whichever stream they came from. The writer returns the results of one wake-up to the loop
 together, split at DELIVER_BYTES so that an early request does not wait for a long drain. What a
@@ -26,8 +28,8 @@ import threading
 from dataclasses import dataclass
 
 from tandemlog.format.constants import Buffer
-from tandemlog.v1 import broker_pb2, common_pb2
-from tandemlog_server.storage.errors import StoreClosedError
+from tandemlog.v1 import common_pb2
+from tandemlog_server.storage.errors import BatchRefusedError, StoreClosedError
 from tandemlog_server.storage.message_store import MessageStore
 
 from ..access.access_refusals import DeniedError
@@ -36,6 +38,7 @@ from ..error_status import RequestRefusedError, error_of, is_of_the_store, not_s
 from ..roles.role import CurrentRole
 from .ack_stats import AckStats
 from .confirm_waiters import ConfirmWaiters
+from .pending import Pending
 from .put_rights import require_writes
 from .put_stream import AnswerBytes, PendingPut, PutStream
 from .put_wire import (
@@ -43,7 +46,6 @@ from .put_wire import (
     QUICK_FIELDS,
     ManyFieldsError,
     PutRequest,
-    batch_of,
     denied_record,
     parse_put,
 )
@@ -85,7 +87,7 @@ class PutPump:
         self._store_host = store_host
         self._limits = limits
         self.stats = stats if stats is not None else AckStats()
-        self._queue: queue.SimpleQueue[PendingPut | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Pending | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="append", daemon=True)
         self._streams: set[PutStream] = set()
         self._pending_bytes = 0
@@ -155,10 +157,7 @@ class PutPump:
             if problem is not None:
                 raise problem
             require_writes(stream.caller, request)
-            if self._stopping:
-                raise RequestRefusedError(common_pb2.SHUTTING_DOWN, "the node is stopping")
-            self._check_pending(byte_size)
-            self._current.role.admit(pending.durability)
+            self.admit(byte_size, pending.durability)
         except RequestRefusedError as refusal:
             pending.request = None
             pending.refuse(refusal)
@@ -168,7 +167,19 @@ class PutPump:
             stream.caller.refused(denial)
             pending.refuse(denied_record(request, denial))
             return
-        self._pending_count += 1
+        self.enqueue(pending)
+
+    def admit(self, byte_size: int, durability: int) -> None:
+        """Raises RequestRefusedError if so many bytes cannot be taken now to be stored with that
+        durability."""
+        if self._stopping:
+            raise RequestRefusedError(common_pb2.SHUTTING_DOWN, "the node is stopping")
+        self._check_pending(byte_size)
+        self._current.role.admit(durability)
+
+    def enqueue(self, pending: Pending) -> None:
+        """Append it, and then tell it what became of it. The caller has asked `admit`."""
+        self._pending_count += pending.requests
         self._pending_bytes += pending.byte_size
         self._quiet.clear()
         if self._pending_bytes >= self._limits.max_pending_bytes:
@@ -216,14 +227,13 @@ class PutPump:
         going = True
         while going:
             pending = self._queue.get()
-            done: list[PendingPut] = []
+            done: list[Pending] = []
             size = 0
             while True:
                 if pending is None:
                     going = False
                     break
-                self._append(pending)
-                done.append(pending)
+                self._append(pending, done)
                 size += pending.byte_size
                 if size >= DELIVER_BYTES or len(done) >= DELIVER_COUNT:
                     break
@@ -234,28 +244,35 @@ class PutPump:
             if done:
                 self._loop.call_soon_threadsafe(self._deliver, done)
 
-    def _append(self, pending: PendingPut) -> None:
-        request, pending.request = pending.request, None
-        assert request is not None
+    def _append(self, pending: Pending, done: list[Pending]) -> None:
+        """Append it or its parts; `done` gets what is dealt with."""
         try:
             epoch = self._current.role.epoch()
             if epoch is None:
                 raise StoreClosedError("the node is no longer the master")
             pending.epoch = epoch
-            holder = pending.stream.caller.holder
-            result = self._store.put(batch_of(request), holder=holder)
+            result = pending.append(self._store)
+        except BatchRefusedError as refusal:
+            parts = pending.parts()
+            for part in parts:
+                self._append(part, done)
+            if not parts:
+                pending.failure = refusal
+                done.append(pending)
+            return
         except Exception as error:  # whatever a client sends, the writer continues
             pending.failure = error
-            return
-        pending.result = result
-        pending.end_offset = result.end_offset
-        pending.appended_at = self._loop.time()
+        else:
+            pending.result = result
+            pending.end_offset = result.end_offset
+            pending.appended_at = self._loop.time()
+        done.append(pending)
 
-    def _deliver(self, done: list[PendingPut]) -> None:
+    def _deliver(self, done: list[Pending]) -> None:
         waiting = False
-        doubted: list[tuple[PendingPut, common_pb2.Error]] = []
+        doubted: list[tuple[Pending, common_pb2.Error]] = []
         for pending in done:
-            self._pending_count -= 1
+            self._pending_count -= pending.requests
             self._pending_bytes -= pending.byte_size
             if pending.failure is not None:
                 error = error_of(pending.failure)
@@ -264,10 +281,7 @@ class PutPump:
                     doubted.append((pending, error))
                 else:
                     pending.refuse_with(error)
-            elif pending.durability == broker_pb2.NO_WAIT:
-                pending.answer(broker_pb2.PUT_OK, None)
-            else:
-                self._waiters.add(pending)
+            elif pending.stored(self._waiters):
                 waiting = True
         if waiting:
             self._waiters.check()
@@ -280,7 +294,7 @@ class PutPump:
         if not self._pending_count:
             self._quiet.set()
 
-    async def _refuse_if_led(self, doubted: list[tuple[PendingPut, common_pb2.Error]]) -> None:
+    async def _refuse_if_led(self, doubted: list[tuple[Pending, common_pb2.Error]]) -> None:
         """Say what the store has refused, if this node was the master then; see the module."""
         epoch, instead = 0, error_of(not_sure())
         try:

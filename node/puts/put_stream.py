@@ -15,20 +15,19 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.storage.errors import StoreError
+from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.puts.put_path import PutResult
 
 from ..access.caller import Caller
 from ..error_status import error_of, put_status_of
 from ..roles.role import CurrentRole
 from .ack_stats import AckStats
-from .confirm_waiters import Outcome
-from .put_wire import PutRequest, answer_of
-
-if TYPE_CHECKING:
-    from tandemlog_server.storage.puts.put_path import PutResult
+from .confirm_waiters import ConfirmWaiters, Outcome
+from .pending import Pending
+from .put_wire import PutRequest, answer_of, batch_of
 
 MAX_UNANSWERED = 4_096
 ANSWER_BYTES = 8 << 20
@@ -36,25 +35,19 @@ FEW_ANSWER_BYTES = 256 << 10
 ALL_ANSWER_BYTES = 64 << 20
 
 
-class PendingPut:
+class PendingPut(Pending):
     """One request on its way: a waiter once it is appended, answered once `response` is there."""
 
     __slots__ = (
         "answer_bytes",
-        "appended_at",
-        "byte_size",
         "confirm_deadline",
         "count",
         "current",
         "durability",
-        "end_offset",
-        "epoch",
-        "failure",
         "received_at",
         "request",
         "request_id",
         "response",
-        "result",
         "stats",
         "stream",
     )
@@ -68,6 +61,7 @@ class PendingPut:
         received_at: float,
         timeout_s: float,
     ) -> None:
+        super().__init__(byte_size)
         self.request: PutRequest | None = request
         self.request_id = request.request_id
         self.durability = request.durability
@@ -75,17 +69,23 @@ class PendingPut:
         self.current = stream.current
         self.stats = stats
         self.received_at = received_at
-        self.byte_size = byte_size
         # 8 bytes for each queue of the table, whose number is one byte at least
         self.answer_bytes = 8 * len(request.queue_ids)
         self.count = len(request.sizes) // 4
         self.confirm_deadline = received_at + timeout_s
-        self.appended_at = 0.0
-        self.end_offset = 0
-        self.epoch = 0
-        self.result: PutResult | None = None
-        self.failure: Exception | None = None
         self.response: broker_pb2.AppendResponse | None = None
+
+    def append(self, store: MessageStore) -> PutResult:
+        request, self.request = self.request, None
+        assert request is not None
+        return store.put(batch_of(request), holder=self.stream.caller.holder)
+
+    def stored(self, waiters: ConfirmWaiters) -> bool:
+        if self.durability == broker_pb2.NO_WAIT:
+            self.answer(broker_pb2.PUT_OK, None)
+            return False
+        waiters.add(self)
+        return True
 
     def resolve(self, outcome: Outcome, failure: StoreError | None) -> None:
         if outcome is Outcome.CONFIRMED:

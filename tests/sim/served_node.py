@@ -146,8 +146,9 @@ class InlineQueue(queue.SimpleQueue[Any]):
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
         if item is not None:
-            self._pump._append(item)
-            self._pump._loop.call_soon(self._pump._deliver, [item])
+            done: list[Any] = []
+            self._pump._append(item, done)
+            self._pump._loop.call_soon(self._pump._deliver, done)
 
 
 class InlinePump(PutPump):

@@ -8,13 +8,19 @@ node without [rocketmq_clients] has no object of node/remoting.
 """
 
 import asyncio
+import os
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
-from tandemlog.v1 import admin_pb2
+from tandemlog.format.record.host import host_bytes
+from tandemlog.format.record.message_id import UniqueIdGenerator
+from tandemlog.v1 import admin_pb2, broker_pb2
 from tandemlog_server.rocketmq.clients.broker_topics import broker_topics
+from tandemlog_server.rocketmq.clients.half_messages import make_half
 from tandemlog_server.rocketmq.clients.routes import BrokerNames
+from tandemlog_server.rocketmq.clients.stored_properties import BrokerFacts
 from tandemlog_server.storage.message_store import MessageStore
 
 from .cluster_membership import ClusterMembership
@@ -32,13 +38,16 @@ from .remoting.broker_settings import broker_settings
 from .remoting.cluster_nodes import ClusterNodes
 from .remoting.cluster_readers import ClusterReaders
 from .remoting.forwarding import Forwarder
+from .remoting.joint_sends import JointSends
 from .remoting.link_tls import LinkTls
 from .remoting.master_link import MasterLink
 from .remoting.read_methods import ReadMethods, read_methods
 from .remoting.remoting_call import Method
 from .remoting.remoting_door import RemotingDoor
 from .remoting.remoting_server import RemotingServer
+from .remoting.return_methods import ReturnMethods
 from .remoting.route_methods import RouteMethods
+from .remoting.send_methods import SendMethods
 from .remoting.topic_creation import TopicCreation
 from .remoting.topic_methods import TopicMethods
 from .remoting.transaction_methods import TransactionMethods
@@ -51,6 +60,9 @@ from .settings.listen_endpoints import Endpoints
 from .settings.node_config import NodeConfig
 from .transactions.transaction_work import TransactionWork
 from .work.work_service import WorkService
+
+PORT_SIZE: Final = 4
+"""Bytes of the port behind an address in the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +107,14 @@ def started_clients(node: ClientsNode, *, connections: int) -> tuple[RemotingSer
         return ()
     routing = routing_of(node)
     read = _reads(node, routing)
+    joint = joint_sends(node)
     parts: list[Methods] = [
         read.pulls,
         read.offsets,
         read.queries,
         transaction_methods(node),
         *routing_methods(node, routing),
+        *send_methods(node, routing.topics, joint),
     ]
     tls = node.security.tls
     server = RemotingServer(
@@ -112,6 +126,7 @@ def started_clients(node: ClientsNode, *, connections: int) -> tuple[RemotingSer
         frame_bytes=byte_bound(node.config.put.max_pending_bytes),
     )
     server.on_stop(routing.forwarder.close)
+    server.on_stop(joint.close)
     server.on_stop(read.pulls.on_stop)
     server.start(node.endpoints.rocketmq)
     return (server,)
@@ -186,6 +201,40 @@ def _reads(node: ClientsNode, routing: Routing) -> ReadMethods:
             asyncio.get_running_loop().time,
         ),
     )
+
+
+def joint_sends(node: ClientsNode) -> JointSends:
+    put = node.config.put
+    return JointSends(
+        node.pump,
+        node.terms,
+        timeout_s=put.timeout_ms / 1000,
+        most_parked_bytes=byte_bound(put.max_pending_bytes),
+    )
+
+
+def send_methods(node: ClientsNode, topics: TopicCreation, joint: JointSends) -> list[Methods]:
+    """All that clients store."""
+    store, timeout_s = node.store, node.config.put.timeout_ms / 1000
+    host = host_bytes(store.config.store_host)
+    keys = UniqueIdGenerator(
+        host[:-PORT_SIZE], os.getpid(), store.clock.now_ms, lambda: secrets.randbits(32)
+    )
+
+    async def recall(request: broker_pb2.RecallRequest) -> broker_pb2.RecallResponse:
+        epoch = node.terms.role.epoch()
+        return await node.delays.recall(request, node.waiters, epoch, timeout_s)
+
+    sends = SendMethods(
+        store,
+        joint,
+        topics,
+        BrokerFacts(node.config.rocketmq_clients.cluster_name),
+        broker_name=node.broker_name,
+        new_key=keys.next_id,
+        make_half=make_half,
+    )
+    return [sends, ReturnMethods(store, joint, topics, node.turns, recall)]
 
 
 def table_of(parts: Sequence[Methods]) -> dict[int, Method]:

@@ -8,6 +8,7 @@ with its properties: RETRY_TOPIC and ORIGIN_MESSAGE_ID name the message of the f
 copy waits like any message that comes later (delay_desk.py).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,6 +43,18 @@ class SentBack:
     end_offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """A message that is sent back, as the record that is stored in queue `queue_id` of `topic`. It
+    is for `goal`, a topic of the group, which has `queues` queues if it must be made."""
+
+    goal: str
+    queues: int
+    topic: str
+    queue_id: int
+    record: bytes
+
+
 def send_back(
     store: MessageStore,
     group: str,
@@ -57,19 +70,42 @@ def send_back(
     row = store.groups.table.get(group)
     if not isinstance(row, dict):
         raise StoreError(f"there is no group {group!r} to send messages back to")
+    record = decode_record(store.reader.record_at(log_offset), check_crc=False)
+    returned = returned_message(
+        store, group, row, record, delay_level=delay_level, max_retries=max_retries
+    )
+    if returned is None:
+        return SentBack("", 0)
+    if store.topics.get(returned.goal) is None:
+        store.create_topic(TopicConfig(returned.goal, returned.queues, returned.queues))
+    result = store.put_own(lambda: own_batch(returned.topic, [returned.record], returned.queue_id))
+    return SentBack(returned.goal, result.end_offset if result is not None else 0)
+
+
+def returned_message(
+    store: MessageStore,
+    group: str,
+    row: Mapping[str, object],
+    record: Record,
+    *,
+    delay_level: int = 0,
+    max_retries: int | None = None,
+) -> Returned | None:
+    """As `send_back`, of a message with this `record` and a group with this `row`, and nothing is
+    stored. None if the group has no retries. Raises RecordTooLargeError for properties that have no
+    room for those of a retry."""
     most, queues = decode_retries(row)
     if queues <= 0:
-        return SentBack("", 0)
-    record = decode_record(store.reader.record_at(log_offset), check_crc=False)
+        return None
     most = most if max_retries is None else max_retries
     if record.reconsume_times >= most or delay_level < 0:
-        return _to_dead_letters(store, group, record)
+        return _dead_letter(store, group, record)
     levels = DelayLevels(store.config.delay_levels)
     level = min(delay_level or FIRST_LEVEL + record.reconsume_times, levels.max_level)
-    return _to_retry(store, group, record, level, min(queues, MAX_QUEUES))
+    return _retry(store, group, record, level, min(queues, MAX_QUEUES))
 
 
-def _to_dead_letters(store: MessageStore, group: str, record: Record) -> SentBack:
+def _dead_letter(store: MessageStore, group: str, record: Record) -> Returned:
     framed = encode_dead_letter(
         record,
         group,
@@ -80,13 +116,11 @@ def _to_dead_letters(store: MessageStore, group: str, record: Record) -> SentBac
         store_host=no_host(store.config.store_host),
     )
     topic = dead_letter_topic(group)
-    _ensure_topic(store, topic, 1)
-    return _put(store, topic, 0, framed, topic)
+    return Returned(topic, 1, topic, 0, framed)
 
 
-def _to_retry(store: MessageStore, group: str, record: Record, level: int, queues: int) -> SentBack:
+def _retry(store: MessageStore, group: str, record: Record, level: int, queues: int) -> Returned:
     retry_topic = RETRY_PREFIX + group
-    _ensure_topic(store, retry_topic, queues)
     own = plain_properties(record)
     topic, queue_id = place_of_level(level)
     framed = encode_record(
@@ -107,14 +141,4 @@ def _to_retry(store: MessageStore, group: str, record: Record, level: int, queue
         store_host=no_host(store.config.store_host),
         reconsume_times=record.reconsume_times + 1,
     )
-    return _put(store, topic, queue_id, framed, retry_topic)
-
-
-def _ensure_topic(store: MessageStore, topic: str, queues: int) -> None:
-    if store.topics.get(topic) is None:
-        store.create_topic(TopicConfig(topic, queues, queues))
-
-
-def _put(store: MessageStore, topic: str, queue_id: int, framed: bytes, goal: str) -> SentBack:
-    result = store.put_own(lambda: own_batch(topic, [framed], queue_id))
-    return SentBack(goal, result.end_offset if result is not None else 0)
+    return Returned(retry_topic, queues, topic, queue_id, framed)

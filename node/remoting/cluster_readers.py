@@ -1,6 +1,6 @@
 """Which slaves RocketMQ's consumers may read from: those in sync whose door is known.
 
-While no master is known, nobody says who is in sync: then it is who was so last. A consumer that
+While no master is known, no node says who is in sync: then it is who was so last. A consumer that
 reads from a slave must not be sent away at the death of the master.
 """
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from json import JSONDecoder
 from json.encoder import encode_basestring_ascii as quoted_json
 from struct import Struct, error
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from tandemlog.format.words import shortened
 from tandemlog_server.ha.errors import ProtocolError
@@ -213,7 +213,7 @@ def _json_header(command: Command) -> bytes:
     ).encode()
 
 
-_scan = JSONDecoder().scan_once
+_scan = cast("Any", JSONDecoder()).scan_once  # which its stubs do not know
 
 
 def _from_json(header: bytes, body: bytes) -> Command:

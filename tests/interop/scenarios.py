@@ -113,9 +113,7 @@ def differences(broker: object, node: object, path: str = "") -> Iterator[Differ
     """Field by field; lists of equal length element by element."""
     if isinstance(broker, dict) and isinstance(node, dict):
         for key in sorted(broker.keys() | node.keys()):
-            yield from differences(
-                broker.get(key, ABSENT), node.get(key, ABSENT), f"{path}/{key}"
-            )
+            yield from differences(broker.get(key, ABSENT), node.get(key, ABSENT), f"{path}/{key}")
     elif isinstance(broker, list) and isinstance(node, list) and len(broker) == len(node):
         for number, (theirs, ours) in enumerate(zip(broker, node, strict=True)):
             yield from differences(theirs, ours, f"{path}/{number}")

@@ -1,7 +1,7 @@
 """RocketMQ's own clients see of a node what they see of RocketMQ's own broker.
 
-Each scenario of java/Scenarios.java is played by clients 5.5.0 and 4.9.7 against a broker 5.5.0 with
-its name server, and against a node; the two are compared field by field: statuses, offsets,
+Each scenario of java/Scenarios.java is played by clients 5.5.0 and 4.9.7 against a broker 5.5.0
+with its name server, and against a node; the two are compared field by field: statuses, offsets,
 properties, order, how often each message was delivered, and the codes of refusals.
 """
 

@@ -34,27 +34,28 @@ def rows(said: str) -> list[list[str]]:
     return [line.split() for line in said.splitlines() if line and not line.startswith("#")]
 
 
-def at(node: str, mqadmin: Mqadmin) -> list[str]:
-    (broker,) = [
-        each for each in rows(mqadmin("clusterList")) if each[:2] == [CLUSTER, BROKER_NAME]
-    ]
-    assert broker[2:4] == ["0", node]
+def broker_of(mqadmin: Mqadmin) -> str:
+    """The address of the only broker."""
+    brokers = rows(mqadmin("clusterList"))
+    (broker,) = [each for each in brokers if each[:2] == [CLUSTER, BROKER_NAME]]
+    assert broker[2] == "0"
     assert broker[4].startswith("V5")
-    return ["-b", node]
+    return broker[3]
 
 
 def test_topics_and_messages(mqadmin: Mqadmin, node: str) -> None:
-    where = at(node, mqadmin)
+    address = broker_of(mqadmin)
+    assert address == node
+    where = ["-b", address]
     said = mqadmin("updateTopic", *where, "-t", TOPIC, "-r", "4", "-w", "4")
-    assert f"create topic to {node} success" in said
+    assert f"create topic to {address} success" in said
     assert "readQueueNums=4" in said
-    said = mqadmin(
-        "updateTopic", "-c", CLUSTER, "-t", "Ordered", "-r", "2", "-w", "2", "-o", "true"
-    )
+    ordered = ["-t", "Ordered", "-r", "2", "-w", "2", "-o", "true"]
+    said = mqadmin("updateTopic", "-c", CLUSTER, *ordered)
     assert f"orderConf=[{BROKER_NAME}:2]" in said
     assert {TOPIC, "Ordered"} <= set(mqadmin("topicList").split())
     said = mqadmin("topicRoute", "-t", TOPIC)
-    assert f'"{node}"' in said
+    assert f'"{address}"' in said
     assert '"readQueueNums":4' in said
     assert mqadmin("topicClusterList", "-t", TOPIC).split() == [CLUSTER]
 
@@ -88,10 +89,12 @@ def test_topics_and_messages(mqadmin: Mqadmin, node: str) -> None:
 
 
 def test_groups_and_the_broker(tmp_path: Path, mqadmin: Mqadmin, node: str) -> None:
-    where = at(node, mqadmin)
+    address = broker_of(mqadmin)
+    assert address == node
+    where = ["-b", address]
     mqadmin("updateTopic", *where, "-t", TOPIC, "-r", "2", "-w", "2")
     said = mqadmin("updateSubGroup", *where, "-g", GROUP, "-r", "5")
-    assert f"create subscription group to {node} success" in said
+    assert f"create subscription group to {address} success" in said
     assert "retryMaxTimes=5" in said
     for _ in range(3):
         mqadmin("sendMessage", "-t", TOPIC, "-p", "hello", "-b", BROKER_NAME, "-i", "0")
@@ -122,4 +125,4 @@ def test_groups_and_the_broker(tmp_path: Path, mqadmin: Mqadmin, node: str) -> N
     assert "brokerVersionDesc               : V5" in mqadmin("brokerStatus", *where)
     assert re.search(rf"brokerName += +{BROKER_NAME}", mqadmin("getBrokerConfig", *where))
     said = mqadmin("deleteSubGroup", *where, "-g", GROUP)
-    assert f"delete subscription group [{GROUP}] from broker [{node}] success" in said
+    assert f"delete subscription group [{GROUP}] from broker [{address}] success" in said

@@ -96,8 +96,9 @@ def test_groups_and_the_broker(tmp_path: Path, mqadmin: Mqadmin, node: str) -> N
     said = mqadmin("updateSubGroup", *where, "-g", GROUP, "-r", "5")
     assert f"create subscription group to {address} success" in said
     assert "retryMaxTimes=5" in said
+    message = ["-p", "hello", "-k", "key", "-c", "tag", "-b", BROKER_NAME, "-i", "0"]
     for _ in range(3):
-        mqadmin("sendMessage", "-t", TOPIC, "-p", "hello", "-b", BROKER_NAME, "-i", "0")
+        assert "SEND_OK" in mqadmin("sendMessage", "-t", TOPIC, *message)
 
     name_server = NameServer(tmp_path / "named", port=int(node.rpartition(":")[2]))
     with Consumer(name_server, tmp_path / "consumer", TOPIC, GROUP) as consumer:

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from helpers.running import Running, free_ports
 from interop.rocketmq import BROKER_NAME, CLUSTER, Broker, NameServer, StoreSizes
@@ -10,6 +11,15 @@ from interop.rocketmq import BROKER_NAME, CLUSTER, Broker, NameServer, StoreSize
 SIZES = StoreSizes(
     commit_log_file_size=16 << 20, queue_file_size=20_000, index_slots=5_000, index_entries=20_000
 )
+
+
+class NodeForClients(NamedTuple):
+    """Where a node is."""
+
+    address: str
+    """For RocketMQ's clients: name server and broker."""
+    endpoint: str
+    """For ours."""
 
 
 @contextlib.contextmanager
@@ -36,8 +46,8 @@ def a_broker(folder: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def a_node(folder: Path) -> Iterator[str]:
-    """The address where a node listens to RocketMQ's clients."""
+def a_node(folder: Path) -> Iterator[NodeForClients]:
+    """A node that listens to RocketMQ's clients too, under the names of `a_broker`."""
     (port,) = free_ports(1)
     store = {
         "commit_log_file_size": SIZES.commit_log_file_size,
@@ -46,5 +56,6 @@ def a_node(folder: Path) -> Iterator[str]:
         "index_entries": SIZES.index_entries,
     }
     clients = {"listen": f"127.0.0.1:{port}", "broker_name": BROKER_NAME}
-    with Running(folder, store=store, extra={"cluster_id": CLUSTER, "rocketmq_clients": clients}):
-        yield f"127.0.0.1:{port}"
+    extra = {"cluster_id": CLUSTER, "rocketmq_clients": clients}
+    with Running(folder, store=store, extra=extra) as running:
+        yield NodeForClients(f"127.0.0.1:{port}", running.master.endpoint)

@@ -19,8 +19,8 @@ TOPIC, GROUP = "Managed", "managed-group"
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[str]:
-    with a_node(tmp_path / "node") as address:
-        yield address
+    with a_node(tmp_path / "node") as started:
+        yield started.address
 
 
 @pytest.fixture

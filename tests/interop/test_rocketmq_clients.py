@@ -32,7 +32,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
                     lambda where, version=version: play(
                         version, where[1], BROKER_NAME, folder / f"{where[0]}-{version}"
                     ),
-                    [("broker", broker), ("node", node)],
+                    [("broker", broker), ("node", node.address)],
                 )
                 theirs, ours = both
             found[version] = theirs, ours

@@ -186,6 +186,7 @@ final class Scene {
         // a consumer that waits for a route asks for it each second, not after 30 s
         client.setPollNameServerInterval(1000);
         client.setHeartbeatBrokerInterval(1000);
+        client.setMqClientApiTimeout(30_000); // a busy machine may stand still for seconds
         return client;
     }
 

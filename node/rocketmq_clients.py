@@ -45,6 +45,7 @@ from .remoting.read_methods import ReadMethods, read_methods
 from .remoting.remoting_call import Method
 from .remoting.remoting_door import RemotingDoor
 from .remoting.remoting_server import RemotingServer
+from .remoting.repeated_sends import RepeatedSends
 from .remoting.return_methods import ReturnMethods
 from .remoting.route_methods import RouteMethods
 from .remoting.send_methods import SendMethods
@@ -160,7 +161,12 @@ def routing_of(node: ClientsNode) -> Routing:
         now=asyncio.get_running_loop().time,
     )
     links = LinkTls(node.config.tls)
-    forwarder = Forwarder(nodes, new_link=lambda address: MasterLink(address, links.context))
+    repeated = RepeatedSends(
+        node.store, node.terms, node.waiters, lambda: node.config.put.timeout_ms / 1000
+    )
+    forwarder = Forwarder(
+        nodes, repeated, new_link=lambda address: MasterLink(address, links.context)
+    )
     own = broker_topics(names.cluster, names.broker, queues=section.auto_create_queues)
     topics = TopicCreation(node.store, node.terms, own, auto_create=section.auto_create_topics)
     return Routing(nodes, topics, forwarder)

@@ -6,7 +6,7 @@
 Just after an election a slave knows no more of its master than the endpoint of its gRPC services.
 Where the door of that node is, it has heard before, and it is kept here.
 
-Rows are built anew by each look, so one look serves all requests of a moment.
+Rows are built by each look, so one look serves all requests of a moment.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -44,7 +44,7 @@ from .master_link import LinkLostError, MasterLink, NotSentError
 from .remoting_call import RemotingCall, RemotingRefusedError, Serve
 
 TICK_S: Final = 0.01
-"""How often is looked whether those who wait can go on."""
+"""How often the forwarder looks whether those who wait can continue."""
 AGAIN_S: Final = 0.05
 """After which they try again although nothing seems to have changed."""
 HEAD_BYTES: Final = 1_024

@@ -283,7 +283,8 @@ class Node:
         return await self.delays.recall(request, self.waiters, self.role.epoch(), timeout_s)
 
     def _group_service(self, turns: ReadTurns) -> GroupService:
-        self.groups = GroupCoordinator(self.store, self.terms, time.monotonic, self.config.groups)
+        limits, kinds = self.config.groups, self.work.kinds
+        self.groups = GroupCoordinator(self.store, self.terms, time.monotonic, limits, kinds)
         looking = asyncio.create_task(self.groups.run(), name="groups")
         self._undo.push_async_callback(cancelled, looking)
         return GroupService(

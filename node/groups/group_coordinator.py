@@ -34,6 +34,7 @@ from ..roles.role import CurrentRole
 from ..settings.sections import GroupsSection
 from .assignor import Queue, assign
 from .consumer_group import ConsumerGroup, FencedMemberError, Member, Removed, Report
+from .group_kind import GroupKinds, MemberKind
 from .group_refusals import check_room, members_text, refusals, refused
 from .group_rows import group_of
 from .group_saver import GroupSaver
@@ -63,7 +64,10 @@ class GroupCoordinator:
         current: CurrentRole,
         now: Callable[[], float],
         limits: GroupsSection,
+        kinds: GroupKinds | None = None,
     ) -> None:
+        self._kinds = kinds if kinds is not None else GroupKinds()
+        self._kinds.count_by(MemberKind.OWN, self._count)
         self._store = store
         self._current = current
         self._now = now
@@ -133,6 +137,8 @@ class GroupCoordinator:
         self._current.role.require_group(request.group)
         report = report_of(request, host, self.limits, holder)
         name = request.group
+        if report.epoch == JOIN:
+            self._kinds.require(MemberKind.OWN, name)
         if report.epoch == JOIN and name not in self._store.groups.table:
             await asyncio.to_thread(
                 self._store.groups.ensure,
@@ -466,6 +472,10 @@ class GroupCoordinator:
                 lambda: self._current.role.epoch() == term and name not in self.groups,
             )
         store.consumer_offsets.save(now_ms)
+
+    def _count(self, name: str) -> int:
+        group = self.groups.get(name)
+        return 0 if group is None else len(group.members)
 
     def member_counts(self) -> dict[str, int]:
         """By group that has members; for metrics."""

@@ -52,6 +52,12 @@ class WaitingReceives:
         else:
             self._remove(waiter)
 
+    def of_group(self, group: str) -> int:
+        """How many wait for the group."""
+        return len(
+            {each for place in self._waiting if place[0] == group for each in self._waiting[place]}
+        )
+
     def _remove(self, waiter: Waiter) -> None:
         self.count -= 1
         for place in waiter.places:

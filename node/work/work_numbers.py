@@ -39,6 +39,14 @@ def work_numbers(engine: LeaseEngine, waiting: int, now_ms: int) -> WorkNumbers:
     return WorkNumbers(engine.counters, held, leased, max(now_ms - oldest, 0) / 1000, waiting)
 
 
+def has_leased(engine: LeaseEngine, group: str) -> bool:
+    """Whether a consumer has a message of the group."""
+    return any(
+        queue.rows.live and bool((queue.rows.state == State.LEASED).any())
+        for queue in engine.groups.queues(group)
+    )
+
+
 def group_work(
     engine: LeaseEngine, group: str, policy: GroupPolicy, dead_letters: int
 ) -> GroupWork:

@@ -36,13 +36,14 @@ from tandemlog_server.storage.shares import Shares
 
 from ..access.caller import Caller
 from ..error_status import RequestRefusedError
+from ..groups.group_kind import GroupKinds, MemberKind
 from ..pulls.known_queues import KnownQueues
 from ..pulls.read_turns import ReadTurns
 from ..roles.role import CurrentRole, NodeRole
 from ..settings.sections import WorkSection
 from .dispatch_notices import DispatchNotices
 from .waiting_receives import Waiter
-from .work_numbers import WorkNumbers, group_work, work_numbers
+from .work_numbers import WorkNumbers, group_work, has_leased, work_numbers
 from .work_requests import (
     GroupWork,
     LeasedMessages,
@@ -87,6 +88,8 @@ class WorkService:
         long_polls: int,
         sync_timeout_s: float,
     ) -> None:
+        self.kinds = GroupKinds()
+        self.kinds.count_by(MemberKind.WORK, self._count)
         self.settings = settings
         self.term: WorkTerm | None = None
         self._store = store
@@ -152,6 +155,7 @@ class WorkService:
         messages back by `release`."""
         check_receive(request)
         term = await self.ready()
+        self.kinds.require(MemberKind.WORK, request.group)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.wait_ms / 1000
         waiter = Waiter([(request.group, each) for each in request.topics])
@@ -409,6 +413,13 @@ class WorkService:
         await term.open(group, [each for each in said if self._store.topics.get(each) is not None])
         policy = self._store.groups.policy(group)
         return group_work(term.engine, group, policy, term.letters.end(group))
+
+    def _count(self, group: str) -> int:
+        """Who works for the group now: receives that wait, else 1 if messages are leased."""
+        if self.term is None:
+            return 0
+        waiting = self.term.waiting.of_group(group)
+        return waiting or int(has_leased(self.term.engine, group))
 
     def numbers(self) -> WorkNumbers:
         """For metrics; on a slave there are only the counters."""

@@ -418,6 +418,13 @@ class StoreReader:
         timestamp: int = _I64.unpack_from(head, BORN_HOST_OFFSET + (20 if born_ipv6 else 8))[0]
         return timestamp
 
+    def time_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """The store time (ms) of that message; -1 if there is none."""
+        dense = self._table.get(topic, queue_id)
+        if dense < 0 or queue_offset < self._queues.min_offset(dense):
+            return -1
+        return self._time_of_unit(dense, queue_offset, self._queues.max_offset(dense))
+
     def ranges(self, topics: Sequence[str] = ()) -> list[QueueRange]:
         """Every queue that exists, of these topics or of all, by topic and queue id."""
         return self.ranges_from(0, self._table.count, topics)[0]

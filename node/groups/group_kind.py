@@ -1,0 +1,56 @@
+"""A group has members of one kind: who has members now decides, the others are refused.
+
+    classic  RocketMQ's clients: each takes its part of the queues by the list of members
+    own      this project's consumers: the master says who owns which queue
+    work     work queues: messages are leased one by one
+
+Two kinds that balance by themselves would both read the same queues. Offsets are one table, so a
+group can be moved: its members of one kind end, then those of the other begin. Members are counted
+where they are known, on the master; a node that does not lead knows none, and refuses nobody.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+
+from tandemlog.format.words import counted, quoted
+from tandemlog.v1 import common_pb2
+
+from ..error_status import RequestRefusedError
+
+Count = Callable[[str], int]
+"""How many members a group has."""
+
+
+class MemberKind(Enum):
+    """Named as a refusal says it."""
+
+    CLASSIC = "of RocketMQ's clients"
+    OWN = "of this project's own consumers"
+    WORK = "of its work queues"
+
+
+class GroupKinds:
+    """See the module. Belongs to the loop."""
+
+    def __init__(self) -> None:
+        self._counts: dict[MemberKind, Count] = {}
+
+    def count_by(self, kind: MemberKind, count: Count) -> None:
+        self._counts[kind] = count
+
+    def require(self, kind: MemberKind, group: str) -> None:
+        """Raises RequestRefusedError (GROUP_HAS_MEMBERS) if `group` has members of another kind
+        than `kind`."""
+        for other, count in self._counts.items():
+            if other is kind:
+                continue
+            members = count(group)
+            if members:
+                raise RequestRefusedError(
+                    common_pb2.GROUP_HAS_MEMBERS,
+                    f"group {quoted(group)} has {counted(members, 'member')} {other.value}, and a "
+                    f"group has members of one kind: end them before members {kind.value} begin, "
+                    "or use another group",
+                    field="group",
+                    actual=members,
+                )

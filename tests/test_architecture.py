@@ -196,6 +196,8 @@ PURE = (
     "ha/protocol/chunk_codec.py",
     "ha/protocol/frames.py",
     "ha/protocol/handshake.py",
+    "rocketmq/clients/client_table.py",
+    "rocketmq/clients/queue_locks.py",
     "rocketmq/clients/routes.py",
     "rocketmq/serve/framing.py",
     "rocketmq/serve/session.py",

@@ -30,11 +30,11 @@ from tandemlog_server.ha.store_port import CONSUMER_OFFSETS, GROUP_MEMBERS, GROU
 from tandemlog_server.storage.message_store import MessageStore
 
 from ..error_status import RequestRefusedError, not_sure
+from ..pulls.group_kind import GroupKinds, MemberKind
 from ..roles.role import CurrentRole
 from ..settings.sections import GroupsSection
 from .assignor import Queue, assign
 from .consumer_group import ConsumerGroup, FencedMemberError, Member, Removed, Report
-from .group_kind import GroupKinds, MemberKind
 from .group_refusals import check_room, members_text, refusals, refused
 from .group_rows import group_of
 from .group_saver import GroupSaver

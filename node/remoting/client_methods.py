@@ -46,7 +46,7 @@ from tandemlog_server.rocketmq.wire.remoting import Command
 from tandemlog_server.storage.message_store import MessageStore
 
 from ..access.identities import Right
-from ..groups.group_kind import GroupKinds, MemberKind
+from ..pulls.group_kind import GroupKinds, MemberKind
 from ..roles.role import CurrentRole
 from .remoting_call import Connection, Method, RemotingCall, RemotingRefusedError
 from .topic_creation import TopicCreation
@@ -107,7 +107,7 @@ class ClientMethods:
             try:
                 self._apply(self.table.expire(self._now()))
                 self._look_at_term()
-            except Exception:  # else nobody who is silent would be found from here on
+            except Exception:  # else no silent client would be found from here on
                 logger.exception("clients could not be looked at, and are again in a moment")
             await asyncio.sleep(TICK_S)
 
@@ -163,7 +163,7 @@ class ClientMethods:
                 self._kinds.require(MemberKind.CLASSIC, consumer.group)
 
     async def unregister(self, call: RemotingCall) -> Command:
-        """35. Nobody ends a client but itself: it is one of this connection."""
+        """35. A client is ended by itself alone: it is one of this connection."""
         fields = call.request.fields
         changes = self.table.unregister(
             call.connection,

@@ -4,9 +4,10 @@
                                 the same owner ──────────────────────────────▶ lockOKMQSet
     42  QueueLocks, at once
 
-That this node leads is asked after each request came: so whoever is answered had asked before the
-next master's term began, from which that one counts (rocketmq/clients/queue_locks.py). An unlock is
-not delayed by any question: it must not overtake, nor be overtaken by, a lock of its own client.
+That this node leads is asked after each request came: so a client that is answered had asked before
+the next master's term began, from which that one counts (rocketmq/clients/queue_locks.py). An
+unlock is not delayed by any question: it must not overtake, nor be overtaken by, a lock of its own
+client.
 """
 
 import asyncio
@@ -70,7 +71,7 @@ class LockMethods:
                 if self._term is not None and self.locks.outdated:
                     await self._write(list(self.locks.outdated), self._term)
             except RequestRefusedError:
-                pass  # nobody waits for it, and it comes again
+                pass  # no request waits for it, and it comes again
             except Exception as error:
                 logger.warning("locks that have ended are still written as locked: %s", error)
             await asyncio.sleep(TICK_S)
@@ -79,7 +80,7 @@ class LockMethods:
 
     async def lock(self, call: RemotingCall) -> Command:
         """41. Raises RequestRefusedError (NOT_MASTER, NOT_IN_SYNC, OUTCOME_UNKNOWN), FormatError:
-        a client that hears an error keeps the locks that it has for as long as it trusts them."""
+        a client that hears an error keeps the locks that it has while it trusts them."""
         group, client_id, rows = _request(call)
         call.caller.require(Right.CONSUME, (group,))
         call.caller.require(Right.READ, _topics(rows.values(), group))
@@ -206,7 +207,7 @@ def _owners_out(owners: Mapping[Queue, str]) -> dict[str, dict[str, str]]:
 
 
 def _owners_in(rows: Mapping[str, object]) -> dict[str, dict[Queue, str]]:
-    """A row of another shape is no lock: nobody has been answered with it."""
+    """A row of another shape is no lock: no client has been answered with it."""
     owners: dict[str, dict[Queue, str]] = {}
     for group, topics in rows.items():
         for topic, queues in topics.items() if isinstance(topics, Mapping) else ():

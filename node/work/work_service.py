@@ -36,7 +36,7 @@ from tandemlog_server.storage.shares import Shares
 
 from ..access.caller import Caller
 from ..error_status import RequestRefusedError
-from ..groups.group_kind import GroupKinds, MemberKind
+from ..pulls.group_kind import GroupKinds, MemberKind
 from ..pulls.known_queues import KnownQueues
 from ..pulls.read_turns import ReadTurns
 from ..roles.role import CurrentRole, NodeRole

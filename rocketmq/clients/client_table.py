@@ -6,8 +6,8 @@
           Changes: tell these connections that their list has changed, prepare these groups
 
 A consumer balances itself: it sorts the list of its group's members, and takes its part. So the
-list is the same whoever asks, and sorted. A member is a client's id; it is one as long as one of
-its connections lives, so that a client which comes back by a new connection is not two members.
+list is the same for each of them, and sorted. A member is a client's id; it is one as long as one
+of its connections lives, so that a client which comes back by a new connection is not two members.
 
 Bounds: `clients` and `total_bytes` (of heartbeats, which are what is remembered) for the node, with
 a share for each holder (storage/shares.py), and `members` for one group. A client that is there may
@@ -163,7 +163,7 @@ class ClientTable(Generic[C]):
         return len(self._clients)
 
     def consumer_ids(self, group: str) -> list[str]:
-        """The members of `group`, sorted: the same list for whoever asks."""
+        """The members of `group`, sorted: the same list for each caller."""
         return sorted({each.client_id for each in self._consumers.get(group, {}).values()})
 
     def members(self, group: str) -> list[Client[C]]:

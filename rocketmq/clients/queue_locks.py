@@ -5,7 +5,7 @@
                         ▼ only if the owner is another one than before
               owners, durable and on the in-sync set, then the answer
                         │
-    next master   ◀─────┘ the owner may go on at once; nobody else before GRACE_S
+    next master   ◀─────┘ the owner may continue at once; no other one before GRACE_S
 
 Invariant: two clients never trust a lock of one queue at one time.
 
@@ -13,14 +13,14 @@ A client counts its 30 s from the moment when it hears the answer, and hears non
 timeout after it asked. So one that asked before a moment t trusts nothing after t + GRACE_S,
 however late a master that was stopped sends its answer. While one master leads, a lock lives
 LOCK_S, which is longer. After a change of master each lock counts as one of the moment when the
-term began: whoever was answered had asked before it, since a master answers only if it led at some
-moment after the request came. An owner that was written and never answered keeps others away for
-nothing, which is safe. Renewals change no owner, and are not written.
+term began: a client that was answered had asked before it, since a master answers only if it led at
+some moment after the request came. An owner that was written and never answered keeps others away
+for nothing, which is safe. Renewals change no owner, and are not written.
 
-A closed connection proves nothing: its client may live, and trust. But nobody asks by it any more,
-so locks without another connection end when that trust does. An unlock counts only if every request
-for that lock came by its connection: one that was delayed elsewhere, in another node that stood
-still, would free what the client has asked for since. Otherwise the lock ends by its time.
+A closed connection proves nothing: its client may live, and trust. But no client asks by it any
+more, so locks without another connection end when that trust does. An unlock counts only if every
+request for that lock came by its connection: one that was delayed elsewhere, in another node that
+stood still, would free what the client has asked for since. Otherwise the lock ends by its time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -94,7 +94,7 @@ class QueueLocks(Generic[C]):
         # of all groups, so that one which ends and begins again has none twice
         self._version = 0
         self.outdated: set[str] = set()
-        """Groups with locks that have ended and are still written as somebody's: no harm is in
+        """Groups with locks that have ended and are still written as a client's: no harm is in
         that, so they may be written at any time."""
 
     @property
@@ -169,7 +169,7 @@ class QueueLocks(Generic[C]):
                 self._remove(name, group, queue)
 
     def closed(self, connection: C, now: float) -> None:
-        """Nobody renews by this connection any more."""
+        """No client renews by this connection any more."""
         for group in self._groups.values():
             for lock in group.locks.values():
                 if connection not in lock.connections:
@@ -203,7 +203,7 @@ class QueueLocks(Generic[C]):
         return group is not None and group.confirmed >= version
 
     def owner(self, name: str, queue: Queue, now: float) -> str:
-        """Empty if nobody has it."""
+        """Empty if no client has it."""
         group = self._groups.get(name)
         lock = None if group is None else group.locks.get(queue)
         return lock.client_id if lock is not None and now < lock.until else ""

@@ -12,7 +12,6 @@ asked. The checker knows what clients trust, and nothing of how locks are grante
     no starving   once the faults end, who wants a queue alone has it
 """
 
-import asyncio
 import heapq
 import json
 from collections import Counter
@@ -148,7 +147,7 @@ class Node:
 
     async def asked(self, question: Callable[[], bool]) -> bool:
         """The answer of another node to a question, true at some moment after now."""
-        answer: asyncio.Future[bool] = self.loop.create_future()
+        answer = self.loop.create_future()
         world = self.world
         world.after(world.delay(), lambda: world.after(world.delay(), partial(heard, question())))
 
@@ -156,7 +155,7 @@ class Node:
             if not answer.done():
                 answer.set_result(said)
 
-        return await answer
+        return bool(await answer)
 
     def link_of(self, peer: str) -> Link:
         link = self.links.get(peer)

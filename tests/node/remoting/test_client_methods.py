@@ -11,7 +11,7 @@ from fakes.stores import Bench
 from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.node.access.caller import Caller
 from tandemlog_server.node.error_status import RequestRefusedError, not_sure
-from tandemlog_server.node.groups.group_kind import GroupKinds, MemberKind
+from tandemlog_server.node.pulls.group_kind import GroupKinds, MemberKind
 from tandemlog_server.node.remoting.client_methods import ClientMethods
 from tandemlog_server.node.remoting.lock_methods import LockMethods
 from tandemlog_server.node.remoting.remoting_call import RemotingCall, RemotingRefusedError

@@ -6,7 +6,7 @@
 
 Two kinds that balance by themselves would both read the same queues. Offsets are one table, so a
 group can be moved: its members of one kind end, then those of the other begin. Members are counted
-where they are known, on the master; a node that does not lead knows none, and refuses nobody.
+where they are known, on the master; a node that does not lead knows none, and refuses none.
 """
 
 from collections.abc import Callable

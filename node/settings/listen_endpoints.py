@@ -69,8 +69,9 @@ def choose_endpoints(config: NodeConfig) -> Endpoints:
         advertise = listen
     elif split_endpoint(advertise)[1] == 0:
         advertise = join(split_endpoint(advertise)[0], port)
-    store_host = config.store.store_host or numeric(advertise)
     rocketmq, rocketmq_advertise = _rocketmq(config)
+    # RocketMQ's clients read a message by its id from the address in the id
+    store_host = config.store.store_host or numeric(rocketmq_advertise or advertise)
     return Endpoints(listen, advertise, http, data, store_host, rocketmq, rocketmq_advertise)
 
 

@@ -59,7 +59,8 @@ class StoreSection(StoreConfig):
 
     directory: Path = Path("store")
     store_host: str = ""
-    """host:port that is written into records; if empty, the advertised endpoint."""
+    """host:port that is written into records; if empty, the advertised endpoint, that for
+    RocketMQ's clients where there is one: they read a message by its id from there."""
     confirm: ConfirmSource = field(init=False, default=ConfirmSource.REPLICATION)
     """No key: a master without slaves too leaves to its replication what is confirmed."""
     retention: RetentionSection = RetentionSection()

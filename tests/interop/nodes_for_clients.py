@@ -55,7 +55,11 @@ def a_node(folder: Path) -> Iterator[NodeForClients]:
         "index_slots": SIZES.index_slots,
         "index_entries": SIZES.index_entries,
     }
-    clients = {"listen": f"127.0.0.1:{port}", "broker_name": BROKER_NAME}
-    extra = {"cluster_id": CLUSTER, "rocketmq_clients": clients}
+    clients = {
+        "listen": f"127.0.0.1:{port}",
+        "cluster_name": CLUSTER,
+        "broker_name": BROKER_NAME,
+    }
+    extra = {"rocketmq_clients": clients}
     with Running(folder, store=store, extra=extra) as running:
         yield NodeForClients(f"127.0.0.1:{port}", running.master.endpoint)

@@ -13,6 +13,7 @@ from tandemlog_server.node.settings.listen_endpoints import (
     choose_endpoints,
 )
 from tandemlog_server.node.settings.node_config import NodeConfig
+from tandemlog_server.node.settings.rocketmq_clients_section import RocketmqClientsSection
 
 
 def test_port_0_becomes_a_free_port() -> None:
@@ -20,6 +21,15 @@ def test_port_0_becomes_a_free_port() -> None:
     assert chosen.listen == chosen.advertise == chosen.store_host
     assert not chosen.listen.endswith(":0")
     assert chosen.http not in ("", chosen.listen)
+
+
+def test_ids_of_messages_name_the_address_that_rocketmqs_clients_read_them_from() -> None:
+    plain = RocketmqClientsSection(listen="127.0.0.1:0")
+    chosen = choose_endpoints(NodeConfig(listen="127.0.0.1:0", rocketmq_clients=plain))
+    assert chosen.store_host == chosen.rocketmq_advertise != chosen.advertise
+    named = RocketmqClientsSection(listen="127.0.0.1:0", advertise="10.0.0.7:9876")
+    chosen = choose_endpoints(NodeConfig(listen="127.0.0.1:0", rocketmq_clients=named))
+    assert chosen.store_host == "10.0.0.7:9876"
 
 
 def test_a_taken_port_is_named_with_its_setting() -> None:

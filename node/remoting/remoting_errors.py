@@ -43,7 +43,7 @@ _CODES: Final[dict[int, int]] = {
     common_pb2.BATCH_TOO_LARGE: ResponseCode.MESSAGE_ILLEGAL,
     common_pb2.PROPERTIES_TOO_LARGE: ResponseCode.MESSAGE_ILLEGAL,
     common_pb2.BAD_RECORD: ResponseCode.MESSAGE_ILLEGAL,
-    common_pb2.UNKNOWN_QUEUE: ResponseCode.MESSAGE_ILLEGAL,
+    common_pb2.UNKNOWN_QUEUE: ResponseCode.INVALID_PARAMETER,
 }
 
 

@@ -242,7 +242,7 @@ class SendMethods:
             return next(self._any_queue) % queues
         if queue_id >= queues:
             raise RemotingRefusedError(
-                ResponseCode.SYSTEM_ERROR,
+                ResponseCode.INVALID_PARAMETER,
                 f"request queueId[{queue_id}] is illegal: topic {quoted(name)} has {queues} queues",
             )
         return queue_id
@@ -377,9 +377,10 @@ class SendMethods:
             "msgId": ids,
             "queueId": str(queue_id),
             "queueOffset": str(stored.queue_offset),
-            "transactionId": key,
             **self._fields,
         }
+        if key:  # a batch has none
+            fields["transactionId"] = key
         if handle is not None:
             fields["recallHandle"] = handle
         code = _CODES.get(stored.status, ResponseCode.SYSTEM_ERROR)

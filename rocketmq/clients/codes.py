@@ -76,5 +76,6 @@ class ResponseCode:
     QUERY_NOT_FOUND: Final = 22
     SUBSCRIPTION_PARSE_FAILED: Final = 23
     SUBSCRIPTION_NOT_EXIST: Final = 24
+    INVALID_PARAMETER: Final = 29
     CONSUMER_NOT_ONLINE: Final = 206
     FLOW_CONTROL: Final = 215

@@ -154,7 +154,7 @@ async def test_an_unknown_topic_is_made_after_its_model(rig: SendRig) -> None:
 @pytest.mark.parametrize(
     ("topic", "fields", "code"),
     [
-        ("T", {"e": "2"}, ResponseCode.SYSTEM_ERROR),
+        ("T", {"e": "2"}, ResponseCode.INVALID_PARAMETER),
         ("T", {"e": "x"}, ResponseCode.SYSTEM_ERROR),
         ("SCHEDULE_TOPIC_XXXX", {}, ResponseCode.NO_PERMISSION),
         ("rmq_sys_wheel_timer", {}, ResponseCode.NO_PERMISSION),

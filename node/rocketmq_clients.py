@@ -10,6 +10,7 @@ node without [rocketmq_clients] has no object of node/remoting.
 import asyncio
 import os
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -35,22 +36,27 @@ from .puts.delay_service import DelayService
 from .puts.put_pump import PutPump
 from .remoting.broker_methods import BrokerMethods
 from .remoting.broker_settings import broker_settings
+from .remoting.client_methods import ClientMethods
 from .remoting.cluster_nodes import ClusterNodes
 from .remoting.cluster_readers import ClusterReaders
 from .remoting.forwarding import Forwarder
 from .remoting.joint_sends import JointSends
 from .remoting.link_tls import LinkTls
+from .remoting.lock_methods import LockMethods
 from .remoting.master_link import MasterLink
+from .remoting.progress_methods import ProgressMethods
 from .remoting.read_methods import ReadMethods, read_methods
 from .remoting.remoting_call import Method
 from .remoting.remoting_door import RemotingDoor
 from .remoting.remoting_server import RemotingServer
 from .remoting.repeated_sends import RepeatedSends
+from .remoting.reply_methods import ReplyMethods
 from .remoting.return_methods import ReturnMethods
 from .remoting.route_methods import RouteMethods
 from .remoting.send_methods import SendMethods
 from .remoting.topic_creation import TopicCreation
 from .remoting.topic_methods import TopicMethods
+from .remoting.transaction_checks import TransactionChecks
 from .remoting.transaction_methods import TransactionMethods
 from .roles.terms import Terms
 from .security.node_security import NodeSecurity
@@ -107,15 +113,20 @@ def started_clients(node: ClientsNode, *, connections: int) -> tuple[RemotingSer
     if not node.endpoints.rocketmq:
         return ()
     routing = routing_of(node)
-    read = _reads(node, routing)
+    clients = ClientMethods(node.store, node.terms, node.work.kinds, routing.topics, time.monotonic)
+    locks = LockMethods(node.store, node.terms, time.monotonic)
+    read = _reads(node, routing, clients)
     joint = joint_sends(node)
     parts: list[Methods] = [
         read.pulls,
         read.offsets,
         read.queries,
+        clients,
+        locks,
+        progress_methods(node, clients),
         transaction_methods(node),
         *routing_methods(node, routing),
-        *send_methods(node, routing.topics, joint),
+        *send_methods(node, routing.topics, joint, clients),
     ]
     tls = node.security.tls
     server = RemotingServer(
@@ -130,12 +141,34 @@ def started_clients(node: ClientsNode, *, connections: int) -> tuple[RemotingSer
     server.on_stop(joint.close)
     server.on_stop(read.pulls.on_stop)
     server.start(node.endpoints.rocketmq)
+    server.run_beside(clients.run(), "rocketmq-clients")
+    server.run_beside(locks.run(), "rocketmq-locks")
+    server.run_beside(transaction_checks(node, clients).run(), "rocketmq-checks")
     return (server,)
+
+
+def progress_methods(node: ClientsNode, clients: ClientMethods) -> ProgressMethods:
+    """How far groups are."""
+    return ProgressMethods(
+        node.store,
+        node.terms,
+        node.group_service,
+        node.turns,
+        clients.table,
+        node.broker_name,
+    )
 
 
 def transaction_methods(node: ClientsNode) -> TransactionMethods:
     ends = TransactionEnds(node.store, node.transactions, node.terms, node.waiters, node.config.put)
     return TransactionMethods(node.store, ends, node.turns)
+
+
+def transaction_checks(node: ClientsNode, clients: ClientMethods) -> TransactionChecks:
+    """Producers are asked what became of their transactions."""
+    return TransactionChecks(
+        node.store, node.transactions, node.turns, clients.table.producers, clients.caller_of
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +225,7 @@ def routing_methods(node: ClientsNode, routing: Routing) -> list[Methods]:
     ]
 
 
-def _reads(node: ClientsNode, routing: Routing) -> ReadMethods:
+def _reads(node: ClientsNode, routing: Routing, clients: ClientMethods) -> ReadMethods:
     return read_methods(
         node.store,
         node.reads,
@@ -200,7 +233,7 @@ def _reads(node: ClientsNode, routing: Routing) -> ReadMethods:
         node.known,
         node.turns,
         node.terms,
-        subscribed=lambda group, topic: None,
+        subscribed=clients.table.subscription,
         readers=ClusterReaders(
             routing.nodes,
             lambda: node.membership.members(stopping=False),
@@ -219,7 +252,9 @@ def joint_sends(node: ClientsNode) -> JointSends:
     )
 
 
-def send_methods(node: ClientsNode, topics: TopicCreation, joint: JointSends) -> list[Methods]:
+def send_methods(
+    node: ClientsNode, topics: TopicCreation, joint: JointSends, clients: ClientMethods
+) -> list[Methods]:
     """All that clients store."""
     store, timeout_s = node.store, node.config.put.timeout_ms / 1000
     host = host_bytes(store.config.store_host)
@@ -240,7 +275,11 @@ def send_methods(node: ClientsNode, topics: TopicCreation, joint: JointSends) ->
         new_key=keys.next_id,
         make_half=make_half,
     )
-    return [sends, ReturnMethods(store, joint, topics, node.turns, recall)]
+    return [
+        sends,
+        ReturnMethods(store, joint, topics, node.turns, recall),
+        ReplyMethods(store, sends, clients.table.client),
+    ]
 
 
 def table_of(parts: Sequence[Methods]) -> dict[int, Method]:

@@ -45,6 +45,7 @@ from tandemlog_server.rocketmq.clients.member_documents import (
 from tandemlog_server.rocketmq.wire.remoting import Command
 from tandemlog_server.storage.message_store import MessageStore
 
+from ..access.caller import Caller
 from ..access.identities import Right
 from ..pulls.group_kind import GroupKinds, MemberKind
 from ..roles.role import CurrentRole
@@ -79,7 +80,7 @@ class ClientMethods:
         self._kinds = kinds
         self._now = now
         self.table: ClientTable[Connection] = ClientTable(limits)
-        self._watched: set[Connection] = set()
+        self._callers: dict[Connection, Caller] = {}
         self._term: int | None = None
         self._unprepared: set[str] = set()
         self._news = asyncio.Event()
@@ -142,7 +143,7 @@ class ClientMethods:
             changes = self.table.heartbeat(call.connection, _about(call), heartbeat, self._now())
         except TooManyClientsError as error:
             raise RemotingRefusedError(ResponseCode.SYSTEM_BUSY, str(error)) from None
-        self._watch(call.connection)
+        self._watch(call)
         self._apply(changes)
         # a client that is new here, and said nothing of its subscriptions, says them again
         unknown = heartbeat.without_subscriptions and not known
@@ -174,13 +175,18 @@ class ClientMethods:
         self._apply(changes)
         return call.request.response()
 
-    def _watch(self, connection: Connection) -> None:
-        if connection not in self._watched:
-            self._watched.add(connection)
+    def caller_of(self, connection: Connection) -> Caller | None:
+        """Who has sent the last heartbeat by `connection`; None once it has ended."""
+        return self._callers.get(connection)
+
+    def _watch(self, call: RemotingCall) -> None:
+        connection = call.connection
+        if connection not in self._callers:
             connection.on_close(lambda: self._closed(connection))
+        self._callers[connection] = call.caller
 
     def _closed(self, connection: Connection) -> None:
-        self._watched.discard(connection)
+        self._callers.pop(connection, None)
         self._apply(self.table.closed(connection))
 
     def _apply(self, changes: Changes[Connection]) -> None:

@@ -15,8 +15,8 @@ import contextlib
 import logging
 import socket
 import ssl
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from tandemlog.transport.sockets import prepare
 from tandemlog_server.storage.shares import Shares
@@ -119,6 +119,10 @@ class RemotingServer:
         nothing is to be parked from then on. A client waits up to 30 s for an answer that a
         connection took along when it ended."""
         self._on_stop.append(answer_parked)
+
+    def run_beside(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run `work` as a task until the stop."""
+        self._tasks.append(asyncio.get_running_loop().create_task(work, name=name))
 
     def answer_parked(self) -> None:
         """The first step of a stop; connections stay open."""

@@ -103,6 +103,7 @@ class ReplyMethods:
             born_host=born_host_of(call.connection.peer),
             store_host=self._store.config.store_host,
             now_ms=self._store.clock.now_ms(),
+            facts=self._sends.broker_facts,
         )
         try:
             answer = await client.connection.ask(

@@ -123,7 +123,7 @@ class SendMethods:
         host = host_bytes(config.store_host)
         self._store_ipv6 = config.store_host.startswith("[")
         self._id_prefix = host.hex().upper()
-        self._fields = {MSG_REGION: facts.region, TRACE_ON: "true" if facts.trace else "false"}
+        self.broker_facts = {MSG_REGION: facts.region, TRACE_ON: "true" if facts.trace else "false"}
         self._loop = asyncio.get_running_loop()
 
     def methods(self) -> dict[int, Method]:
@@ -377,7 +377,7 @@ class SendMethods:
             "msgId": ids,
             "queueId": str(queue_id),
             "queueOffset": str(stored.queue_offset),
-            **self._fields,
+            **self.broker_facts,
         }
         if key:  # a batch has none
             fields["transactionId"] = key

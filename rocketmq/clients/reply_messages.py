@@ -7,6 +7,7 @@ A 324 has the header of a send with long names (10), a 325 that with short ones 
 what the reply's header said, and where it came from. The requester pairs it by CORRELATION_ID.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -30,11 +31,14 @@ def as_send(reply: Command) -> Command:
 
 
 def push_fields(
-    reply: SendRequest, *, born_host: str, store_host: str, now_ms: int
+    reply: SendRequest, *, born_host: str, store_host: str, now_ms: int, facts: Mapping[str, str]
 ) -> dict[str, str]:
-    """The fields of a 326; hosts as HOST:PORT. All of them must be there."""
+    """The fields of a 326; hosts as HOST:PORT. All of them must be there. `facts` are properties
+    of the broker, as it adds them to each message."""
     properties = reply.properties
     joint = "" if not properties or properties.endswith(_END) else _END
+    added = {**facts, PUSH_REPLY_TIME: str(now_ms)}
+    rows = "".join(f"{name}\x01{value}{_END}" for name, value in added.items())
     return {
         "producerGroup": reply.group,
         "topic": reply.topic,
@@ -44,7 +48,7 @@ def push_fields(
         "sysFlag": str(reply.sys_flag),
         "bornTimestamp": str(reply.born_timestamp),
         "flag": str(reply.flag),
-        "properties": f"{properties}{joint}{PUSH_REPLY_TIME}\x01{now_ms}{_END}",
+        "properties": f"{properties}{joint}{rows}",
         "reconsumeTimes": str(reply.reconsume_times),
         "unitMode": "false",
         "bornHost": born_host,

@@ -93,7 +93,8 @@ async def test_a_reply_reaches_its_client_and_is_stored(replies: Replies) -> Non
     assert len(answer.fields["msgId"]) == 32
     [(code, fields, body)] = replies.me.connection.asked
     assert (code, body, fields["topic"]) == (326, b"yes", TOPIC)
-    assert fields["properties"].startswith(REPLY["i"] + "PUSH_REPLY_TIME\x01")
+    facts = "MSG_REGION\x01DefaultRegion\x02TRACE_ON\x01true\x02"
+    assert fields["properties"].startswith(REPLY["i"] + facts + "PUSH_REPLY_TIME\x01")
     assert fields["bornHost"] == "10.0.0.7:51234"
     assert fields["queueId"] == answer.fields["queueId"]
     await until(lambda: replies.stored() == 1)

@@ -26,10 +26,14 @@ SHORT = dict(zip("abcdefghijk", LONG.values(), strict=True))
 def test_a_reply_of_either_form(code: int, fields: dict[str, str]) -> None:
     request = read_send(as_send(Command(code, fields=fields, body=b"yes")))
     pushed = push_fields(
-        request, born_host="10.0.0.7:51234", store_host="10.0.0.1:10911", now_ms=99
+        request,
+        born_host="10.0.0.7:51234",
+        store_host="10.0.0.1:10911",
+        now_ms=99,
+        facts={"TRACE_ON": "true"},
     )
     assert pushed == LONG | {
-        "properties": LONG["properties"] + "\x02PUSH_REPLY_TIME\x0199\x02",
+        "properties": LONG["properties"] + "\x02TRACE_ON\x01true\x02PUSH_REPLY_TIME\x0199\x02",
         "bornHost": "10.0.0.7:51234",
         "storeHost": "10.0.0.1:10911",
         "storeTimestamp": "99",
@@ -44,4 +48,5 @@ def test_a_reply_of_either_form(code: int, fields: dict[str, str]) -> None:
 def test_what_stands_before_the_time(before: str, after: str) -> None:
     fields = SHORT | {"i": before}
     request = read_send(as_send(Command(325, fields=fields)))
-    assert push_fields(request, born_host="", store_host="", now_ms=5)["properties"] == after
+    pushed = push_fields(request, born_host="", store_host="", now_ms=5, facts={})
+    assert pushed["properties"] == after

@@ -85,20 +85,35 @@ class Round(NamedTuple):
     failed: int
 
 
+class Attempt(NamedTuple):
+    """A client that tries again by itself sends the same message with another time of birth."""
+
+    key: str
+    born_timestamp: int
+
+
 class Outcome(NamedTuple):
-    """Of the whole run: `stored` has how often the nodes hold each key."""
+    """Of the whole run: `stored` has how often the master holds each attempt to send a key."""
 
     acknowledged: list[str]
-    stored: Counter[str]
+    stored: Counter[Attempt]
     last: dict[str, Any]
 
     @property
     def lost(self) -> list[str]:
-        return [key for key in self.acknowledged if not self.stored[key]]
+        keys = {each.key for each in self.stored}
+        return [key for key in self.acknowledged if key not in keys]
 
     @property
-    def doubled(self) -> list[str]:
-        return [key for key, times in self.stored.items() if times > 1]
+    def doubled(self) -> list[Attempt]:
+        """By the nodes."""
+        return [each for each, times in self.stored.items() if times > 1]
+
+    @property
+    def tried_again(self) -> list[str]:
+        """By the client, although the first attempt was stored."""
+        attempts = Counter(each.key for each in self.stored)
+        return [key for key, times in attempts.items() if times > 1]
 
 
 class Drill:
@@ -152,7 +167,7 @@ class Drill:
         last = clients.wait_for_all()
         master = self._cluster.the_master()
         stored = Counter(
-            record.body.decode()
+            Attempt(record.body.decode(), record.born_timestamp)
             for queue_id in range(QUEUES)
             for record in master.read_queue(TOPIC, queue_id)
         )
@@ -179,6 +194,7 @@ def main() -> None:
             version,
             f"acknowledged {len(outcome.acknowledged)}, lost {len(outcome.lost)}, "
             f"doubled {len(outcome.doubled)}, failed {outcome.last['failed']}, "
+            f"tried again by the client {len(outcome.tried_again)}, "
             f"delivered again {outcome.last['repeated']}",
         )
 

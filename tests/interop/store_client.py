@@ -24,7 +24,12 @@ class Talker:
         home.mkdir(parents=True, exist_ok=True)
         self._log = (home / "client.log").open("ab")
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
+            command,
+            cwd=home,  # some of RocketMQ's programs write files where they are
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
         )
 
     @property

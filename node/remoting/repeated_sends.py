@@ -6,9 +6,9 @@
                                no:  nothing was stored, so it is stored now
 
 UNIQ_KEY alone says too little: a program may send one message object many times, with one key. The
-time of birth is that of the attempt, so the very same request is told apart from a later one. A
-node has dispatched its log to the end before it leads, so what the index does not have is
-not in the log.
+time of birth is that of the attempt, so the very same request is told apart from a later one. What
+the index does not have is not in the log, once the log as it is now is confirmed and dispatched: a
+master begins its term with records at the end that the last one could not confirm any more.
 """
 
 import asyncio
@@ -17,10 +17,13 @@ from typing import Final
 
 from tandemlog.format.constants import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, UNIQ_KEY
 from tandemlog.format.record.record import Record, decode_record
+from tandemlog.v1 import common_pb2
 from tandemlog_server.rocketmq.clients.codes import RequestCode
 from tandemlog_server.rocketmq.wire.remoting import Command
 from tandemlog_server.storage.message_store import MessageStore
 
+from ..error_status import RequestRefusedError
+from ..pulls.dispatch_wait import DispatchWait
 from ..puts.confirm_waiters import ConfirmWaiters
 from ..puts.own_confirmation import require_confirmed
 from ..roles.role import CurrentRole
@@ -48,6 +51,7 @@ class RepeatedSends:
         self._current = current
         self._waiters = waiters
         self._timeout_s = timeout_s
+        self._dispatch = DispatchWait(store)
 
     def knows(self, request: Command) -> bool:
         """Whether its first copy could be found: one message, with a key."""
@@ -58,10 +62,11 @@ class RepeatedSends:
 
     async def answer(self, request: Command) -> Command | None:
         """The answer to the first copy of the request; None if it is not stored. Raises
-        RequestRefusedError (OUTCOME_UNKNOWN) if its record is not confirmed in time."""
-        if not self.knows(request):
-            return None
+        RequestRefusedError (OUTCOME_UNKNOWN) if the log is not confirmed and dispatched in time."""
         epoch = self._current.role.epoch()
+        if epoch is None or not self.knows(request):
+            return None
+        await self._all_known(epoch)
         record = await asyncio.to_thread(self._find, request)
         if record is None:
             return None
@@ -78,6 +83,20 @@ class RepeatedSends:
                 **{name: properties[name] for name in _ANSWERED if name in properties},
             }
         )
+
+    async def _all_known(self, epoch: int) -> None:
+        end = self._store.log.wrote.value
+        if self._store.reputed.value >= end:
+            return
+        what = "what may be the first copy of this message"
+        await require_confirmed(self._waiters, end, epoch, self._timeout_s(), what)
+        await self._dispatch.reach(end)
+        if self._store.reputed.value < end:
+            raise RequestRefusedError(
+                common_pb2.OUTCOME_UNKNOWN,
+                f"the log is dispatched up to {self._store.reputed.value}, and a first copy of the "
+                f"message may lie before {end}: look for it before it is sent again",
+            )
 
     def _find(self, request: Command) -> Record | None:
         names, fields = _NAMES[request.code], request.fields

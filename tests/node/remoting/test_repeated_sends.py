@@ -10,6 +10,7 @@ from fakes.batches import Put, batch_of
 from fakes.stores import Bench
 from tandemlog.format.record.record import decode_record
 from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog_server.node.error_status import RequestRefusedError
 from tandemlog_server.node.puts.confirm_waiters import ConfirmWaiters
 from tandemlog_server.node.remoting.repeated_sends import RepeatedSends
 from tandemlog_server.node.roles.role import CurrentRole, NodeRole
@@ -34,7 +35,7 @@ class Term(NodeRole):
         return ""
 
 
-def prepared(topic: str) -> tuple[RepeatedSends, Command, Bench]:
+def prepared(topic: str, *, settled: bool = True) -> tuple[RepeatedSends, Command, Bench]:
     """A store with one message, and the send that stored it."""
     bench = Bench(topics=("T", topic))
     queue_id = 1 if topic == "T" else 0
@@ -42,7 +43,8 @@ def prepared(topic: str) -> tuple[RepeatedSends, Command, Bench]:
     properties = b"UNIQ_KEY\x01K1\x02TRACE_ON\x01true\x02" + waits
     put = Put(topic, queue_id, b"one", properties)
     bench.store.put(batch_of([put]))
-    bench.settle()
+    if settled:
+        bench.settle()
     loop = asyncio.get_running_loop()
     role: NodeRole = Term()
     waiters = ConfirmWaiters((bench.store.confirmed,), role.epoch, loop)
@@ -83,3 +85,21 @@ async def test_another_send_with_the_same_key_is_another_message() -> None:
         assert await repeated.answer(changed) is None
     assert repeated.knows(request)
     assert not repeated.knows(replace(request, fields={**request.fields, "i": "A\x01b\x02"}))
+
+
+async def test_a_copy_that_is_not_confirmed_yet_is_waited_for() -> None:
+    """As at the begin of a term: the last master could not confirm the end of its log any more."""
+    repeated, request, bench = prepared("T", settled=False)
+    answer = asyncio.ensure_future(repeated.answer(request))
+    await asyncio.sleep(0)
+    bench.settle()
+    again = await answer
+    assert again is not None
+    assert again.fields["queueOffset"] == "0"
+
+
+async def test_a_copy_that_may_be_there_is_not_stored_once_more() -> None:
+    repeated, request, _ = prepared("T", settled=False)
+    with pytest.raises(RequestRefusedError, match="a first copy of the message may") as refused:
+        await repeated.answer(request)
+    assert refused.value.code == common_pb2.OUTCOME_UNKNOWN

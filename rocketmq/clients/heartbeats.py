@@ -203,4 +203,4 @@ def _one_of(row: Fields, field: str, names: Sequence[str], default: str) -> str:
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(names):
         return names[value]
-    raise FormatError(f"{field} {quoted(str(value))} is none of {', '.join(names)}")
+    raise FormatError(f"{field} {quoted(str(value))} must be one of {', '.join(names)}")

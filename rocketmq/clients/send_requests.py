@@ -97,7 +97,7 @@ class BatchedMessage(NamedTuple):
 
 
 def read_send(request: Command) -> SendRequest:
-    """Raises FormatError, which names the field, for a header that is none of a send."""
+    """Raises FormatError, which names the field, for a header that no send has."""
     code, fields = request.code, request.fields
     names = _LONG if code == RequestCode.SEND_MESSAGE else _SHORT
     topic = fields.get(names.topic)

@@ -75,7 +75,7 @@ class StoredMessage:
 
 def make_wait(message: StoredMessage, *, max_level: int, now_ms: int) -> None:
     """Put a message that asks for a delay where such messages wait; see the module. Raises
-    FormatError for a delay that is none, and for one that calls another message back."""
+    FormatError for a delay that cannot be read, and for one that calls another message back."""
     properties = message.properties
     if TIMER_DEL_UNIQKEY in properties:
         raise FormatError(

@@ -43,7 +43,7 @@ from .puts.ack_stats import AckStats
 from .puts.confirm_waiters import ConfirmWaiters
 from .puts.delay_service import DelayService
 from .puts.put_pump import PumpLimits, PutPump
-from .remoting.remoting_server import RemotingServer
+from .remoting.door.remoting_server import RemotingServer
 from .rocketmq_clients import ClientsNode, started_clients
 from .roles.following_roles import Takeover
 from .roles.rocketmq_serving import RocketmqServing

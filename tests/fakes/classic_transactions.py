@@ -13,9 +13,9 @@ from tandemlog_server.node.access.caller import Caller, Who
 from tandemlog_server.node.access.identities import Identity
 from tandemlog_server.node.access.patterns import Patterns
 from tandemlog_server.node.pulls.read_turns import ReadTurns
-from tandemlog_server.node.remoting.remoting_call import RemotingCall
-from tandemlog_server.node.remoting.transaction_checks import TransactionChecks
-from tandemlog_server.node.remoting.transaction_methods import TransactionMethods
+from tandemlog_server.node.remoting.door.remoting_call import RemotingCall
+from tandemlog_server.node.remoting.sends.transaction_checks import TransactionChecks
+from tandemlog_server.node.remoting.sends.transaction_methods import TransactionMethods
 from tandemlog_server.node.transactions.check_board import Asked, CheckBoard
 from tandemlog_server.rocketmq.clients.codes import RequestCode
 from tandemlog_server.rocketmq.clients.half_messages import make_half

@@ -12,7 +12,7 @@ from tandemlog.admin import AsyncAdmin
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
 from tandemlog_server.node.node import Node
-from tandemlog_server.node.remoting.read_methods import ReadMethods, read_methods
+from tandemlog_server.node.remoting.reads.read_methods import ReadMethods, read_methods
 from tandemlog_server.rocketmq.wire.remoting import Command
 
 

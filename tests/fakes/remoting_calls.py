@@ -2,7 +2,7 @@
 
 from tandemlog.format.record.record import Record, decode_record
 from tandemlog_server.node.access.caller import Caller
-from tandemlog_server.node.remoting.remoting_call import RemotingCall
+from tandemlog_server.node.remoting.door.remoting_call import RemotingCall
 from tandemlog_server.rocketmq.wire.remoting import ONEWAY_FLAG, Command
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 from tandemlog_server.node.access.doorkeeper import open_to_all
 from tandemlog_server.node.pulls.read_turns import ReadTurns
-from tandemlog_server.node.remoting.remoting_call import (
+from tandemlog_server.node.remoting.door.remoting_call import (
     Connection,
     Method,
     RemotingCall,
     RemotingRefusedError,
 )
-from tandemlog_server.node.remoting.remoting_door import RemotingDoor
-from tandemlog_server.node.remoting.remoting_server import RemotingServer
+from tandemlog_server.node.remoting.door.remoting_door import RemotingDoor
+from tandemlog_server.node.remoting.door.remoting_server import RemotingServer
 from tandemlog_server.node.services.call_door import CallDoor
 from tandemlog_server.rocketmq.wire.remoting import (
     Command,

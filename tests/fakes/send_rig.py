@@ -12,11 +12,11 @@ from fakes.inner_node import config, running, until
 from tandemlog.format.record.record import Record, decode_record
 from tandemlog_server.node.access.caller import Caller
 from tandemlog_server.node.node import Node
-from tandemlog_server.node.remoting.joint_sends import JointSends
-from tandemlog_server.node.remoting.remoting_call import RemotingCall
-from tandemlog_server.node.remoting.return_methods import ReturnMethods
-from tandemlog_server.node.remoting.send_methods import MakeHalf, SendMethods
-from tandemlog_server.node.remoting.topic_creation import TopicCreation
+from tandemlog_server.node.remoting.cluster.topic_creation import TopicCreation
+from tandemlog_server.node.remoting.door.remoting_call import RemotingCall
+from tandemlog_server.node.remoting.sends.joint_sends import JointSends
+from tandemlog_server.node.remoting.sends.return_methods import ReturnMethods
+from tandemlog_server.node.remoting.sends.send_methods import MakeHalf, SendMethods
 from tandemlog_server.rocketmq.clients.broker_topics import broker_topics
 from tandemlog_server.rocketmq.clients.codes import RequestCode
 from tandemlog_server.rocketmq.clients.stored_properties import BrokerFacts

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tandemlog_server.node.node import Node
-from tandemlog_server.node.remoting.remoting_call import Method, RemotingCall
+from tandemlog_server.node.remoting.door.remoting_call import Method, RemotingCall
 from tandemlog_server.node.rocketmq_clients import table_of
 from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.node.settings.rocketmq_clients_section import RocketmqClientsSection

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tandemlog_server.node.remoting.lock_methods import LockMethods
+from tandemlog_server.node.remoting.clients.lock_methods import LockMethods
 from tandemlog_server.rocketmq.clients import queue_locks
 from tandemlog_server.rocketmq.clients.queue_locks import Owners, QueueLocks
 

@@ -26,8 +26,8 @@ from sim.world_loop import WorldLoop, world_time
 from tandemlog.v1 import common_pb2
 from tandemlog_server.node.access.caller import Caller
 from tandemlog_server.node.error_status import RequestRefusedError, not_sure
-from tandemlog_server.node.remoting.lock_methods import LockMethods
-from tandemlog_server.node.remoting.remoting_call import RemotingCall
+from tandemlog_server.node.remoting.clients.lock_methods import LockMethods
+from tandemlog_server.node.remoting.door.remoting_call import RemotingCall
 from tandemlog_server.node.roles.role import CurrentRole
 from tandemlog_server.rocketmq.clients.codes import RequestCode
 from tandemlog_server.rocketmq.clients.handed_on import HANDED_ON

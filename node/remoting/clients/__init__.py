@@ -1,0 +1,1 @@
+"""The clients themselves: heartbeats, members of groups, locks of queues."""

@@ -1,0 +1,114 @@
+"""The nodes of the cluster as RocketMQ's clients should see them, from what the roles know.
+
+    rows of NodeStatus ─▶ numbers, addresses, who leads ─▶ routes (rocketmq/clients/routes.py)
+                       ─▶ the master's door              ─▶ forwarding.py
+
+Just after an election a slave knows no more of its master than the endpoint of its gRPC services.
+Where the door of that node is, it has heard before, and it is kept here.
+
+Rows are built by each look, so one look serves all requests of a moment.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from tandemlog.v1 import common_pb2
+from tandemlog_server.ha.master.node_status import UNREACHABLE
+from tandemlog_server.rocketmq.clients.routes import (
+    BrokerNames,
+    Placement,
+    RouteNode,
+    numbers_of,
+    placement,
+)
+
+from ...roles.role import CurrentRole
+
+LOOK_S: Final = 0.05
+MOST_KEPT: Final = 1_024
+"""Endpoints whose doors are remembered."""
+
+
+class ClusterNodes:
+    """See the module. `members` gives the rows; `founders` are ids of nodes that belong to the
+    cluster whether they have been seen or not; `address` is this node's, as clients are told.
+    Belongs to the loop, whose clock is `now`."""
+
+    def __init__(
+        self,
+        names: BrokerNames,
+        current: CurrentRole,
+        members: Callable[[], Sequence[common_pb2.NodeStatus]],
+        *,
+        node_id: str,
+        address: str,
+        founders: Iterable[str] = (),
+        now: Callable[[], float],
+    ) -> None:
+        self.names = names
+        self.address = address
+        self._current = current
+        self._members = members
+        self._node_id = node_id
+        self._founders = frozenset(founders)
+        self._now = now
+        self._doors: dict[str, str] = {}
+        self._looked_at = float("-inf")
+        self._looked_in: object = None
+        self._rows: Sequence[common_pb2.NodeStatus] = ()
+
+    def leads(self) -> bool:
+        """Whether this node is the master."""
+        return self._current.role.epoch() is not None
+
+    def master_address(self) -> str:
+        """host:port of the door of another node that leads; empty if none is known."""
+        for row in self._look():
+            if row.role == common_pb2.MASTER and row.node_id != self._node_id:
+                return row.rocketmq_endpoint or self._doors.get(row.endpoint, "")
+        return ""
+
+    def placement(self) -> Placement:
+        """Where clients find the nodes now."""
+        return placement(self.names, self.nodes(), self.address)
+
+    def number(self) -> int:
+        """This node's broker id while it is a slave."""
+        return next(each.number for each in self.nodes() if each.address == self.address)
+
+    def nodes(self) -> Sequence[RouteNode]:
+        """All that are known, and this one, by their ids."""
+        leads = self.leads()
+        # a master of which only the endpoint is known has that for an id
+        rows = {row.node_id: row for row in self._look() if row.node_id != row.endpoint}
+        numbers = numbers_of({*rows, *self._founders, self._node_id})
+        nodes = []
+        for name, number in numbers.items():
+            if name == self._node_id:
+                nodes.append(RouteNode(number, self.address, leads=leads))
+                continue
+            row = rows.get(name)
+            if row is None:
+                nodes.append(RouteNode(number, "", up=False))
+                continue
+            nodes.append(
+                RouteNode(
+                    number,
+                    row.rocketmq_endpoint or self._doors.get(row.endpoint, ""),
+                    leads=row.role == common_pb2.MASTER and not leads,
+                    up=row.state != UNREACHABLE,
+                )
+            )
+        return nodes
+
+    def _look(self) -> Sequence[common_pb2.NodeStatus]:
+        now, role = self._now(), self._current.role
+        if role is not self._looked_in or now - self._looked_at >= LOOK_S:
+            self._rows = self._members()
+            self._looked_at, self._looked_in = now, role
+            for row in self._rows:
+                if row.endpoint and row.rocketmq_endpoint:
+                    self._doors[row.endpoint] = row.rocketmq_endpoint
+            while len(self._doors) > MOST_KEPT:
+                del self._doors[next(iter(self._doors))]
+        return self._rows

@@ -1,0 +1,1 @@
+"""Connections of the remoting wire: accepted, proved, bounded, answered."""

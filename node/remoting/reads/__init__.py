@@ -1,0 +1,1 @@
+"""What clients read: pulls, offsets, queries, and the progress of groups."""

@@ -1,0 +1,242 @@
+"""Requests 11 and 361: the pulls of RocketMQ's consumers, parked where there is nothing yet.
+
+    header ─▶ subscription: here, or of the group's heartbeat ─▶ QueueReads ─▶ raw records
+
+The reading is that of every other pull (pulls/queue_reads.py). What differs is where a client is
+sent for its next pull, since it survives the death of the master only if it reads from a slave:
+
+    suggestWhichBrokerId   one of the slaves in sync, each queue always the same; the master if
+                           there is none; a node that stops or steps down names another one
+
+A slave that has not come to an offset yet waits BEHIND_WAIT_S before it sends its reader to the
+master: in sync, it is milliseconds behind, and who is parked at the master would hang when it dies.
+
+A pull that comes with the subscription of a heartbeat which this node has not seen is served: every
+client compares the tags of what it gets by itself. Of SQL92 it compares nothing, so there it is
+refused, and the client asks again. RocketMQ refuses an older subscription too (25), for half a
+minute at times: a rebalance alone makes a new version of the same subscription.
+
+A client pulls again at once when it is answered that there is nothing. So a node that stops refuses
+where no other one can be named: the client waits a moment, and no answer of its connection is lost.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from tandemlog.format.filter.expression import FilterError
+from tandemlog.format.words import quoted
+from tandemlog_server.rocketmq.clients.codes import RequestCode, ResponseCode
+from tandemlog_server.rocketmq.clients.pull_requests import (
+    EVERYTHING,
+    MASTER_ID,
+    SQL92,
+    Narrowing,
+    PullRequest,
+    SubscriptionError,
+    has_moved,
+    narrowing,
+    pull_answer,
+    pull_code,
+    read_pull,
+    reader_of,
+)
+from tandemlog_server.rocketmq.wire.remoting import Command
+
+from ...access.caller import Caller
+from ...error_status import RequestRefusedError
+from ...pulls.dispatch_wait import DispatchWait
+from ...pulls.queue_reads import QueueReads
+from ...pulls.reading import Reading, Wanted
+from ..door.remoting_call import Method, RemotingCall, RemotingRefusedError
+from .group_commits import GroupCommits
+from .read_rights import require_reads
+
+logger = logging.getLogger(__name__)
+
+BEHIND_WAIT_S: Final = 1.0
+
+
+class Subscription(Protocol):
+    """What a group wants of a topic, by the heartbeat of a member; `version` in ms."""
+
+    @property
+    def expression(self) -> str: ...
+    @property
+    def expression_type(self) -> str: ...
+    @property
+    def version(self) -> int: ...
+
+
+class Readers(Protocol):
+    """Which brokers, by RocketMQ's ids, can serve reads."""
+
+    def own_id(self) -> int:
+        """Of this node; 0 if it is the master."""
+
+    def slaves(self) -> tuple[int, ...]:
+        """The slaves in sync whose address for RocketMQ's clients is known, in ascending order; of
+        this node too."""
+
+
+class NoSlaves:
+    """Of a node without a cluster."""
+
+    def own_id(self) -> int:
+        return MASTER_ID
+
+    def slaves(self) -> tuple[int, ...]:
+        return ()
+
+
+Subscribed = Callable[[str, str], Subscription | None]
+"""(group, topic) -> what the group's heartbeats say."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    topic: str
+    queue_id: int
+    queue_offset: int
+
+
+class PullMethods:
+    """See the module. `subscribed` knows the heartbeats of this node."""
+
+    def __init__(
+        self,
+        reads: QueueReads,
+        dispatch: DispatchWait,
+        commits: GroupCommits,
+        *,
+        subscribed: Subscribed,
+        readers: Readers | None = None,
+    ) -> None:
+        self._reads = reads
+        self._dispatch = dispatch
+        self._commits = commits
+        self._subscribed = subscribed
+        self._readers = readers or NoSlaves()
+        self._leaves = False
+
+    def methods(self) -> Mapping[int, Method]:
+        """By request code."""
+        pull = Method(self.pull, of_master=False)
+        return {RequestCode.PULL_MESSAGE: pull, RequestCode.LITE_PULL_MESSAGE: pull}
+
+    def on_stop(self) -> None:
+        """Answer every parked pull, and name another node from now on."""
+        self._leaves = True
+        self._reads.end_waits()
+
+    def on_role_change(self) -> None:
+        """Answer every parked pull: where it should be parked may have changed."""
+        self._reads.end_waits()
+
+    async def pull(self, call: RemotingCall) -> Command:
+        """The answer, with raw records of the log. Raises RemotingRefusedError, and as QueueReads
+        does."""
+        asked = read_pull(call.request.fields)
+        require_reads(call.caller, asked.group, asked.topic)
+        leaves_to = self._leave(asked) if self._leaves or self._reads.closed else None
+        if leaves_to is not None:
+            return call.request.response(
+                code=ResponseCode.PULL_NOT_FOUND,
+                fields=pull_answer(asked.queue_offset, 0, 0, leaves_to),
+            )
+        await self._dispatch.caught_up()
+        if asked.commit_offset is not None and self._readers.own_id() == MASTER_ID:
+            await self._commit(asked, asked.commit_offset, call.caller)
+        reading = await self._read(asked, self._wanted_of(asked), call.caller)
+        return self._response(call.request, asked, reading)
+
+    async def _commit(self, asked: PullRequest, offset: int, caller: Caller) -> None:
+        """The offset that comes with a pull. The pull is served if it is refused: its client says
+        the same by request 15, where it is answered."""
+        try:
+            await self._commits.commit(asked.group, asked.topic, asked.queue_id, offset, caller)
+        except RequestRefusedError as problem:
+            logger.info(
+                "an offset that came with a pull is not committed: group=%s peer=%s reason=%s",
+                quoted(asked.group),
+                caller.peer,
+                problem,
+            )
+
+    async def _read(self, asked: PullRequest, wants: Narrowing, caller: Caller) -> Reading:
+        wanted = Wanted(
+            (_Place(asked.topic, asked.queue_id, asked.queue_offset),),
+            asked.group,
+            asked.max_messages,
+            asked.max_bytes,
+            asked.wait_ms,
+            wants.tag_hashes,
+            wants.condition,
+            BEHIND_WAIT_S,
+        )
+        try:
+            return await self._reads.read(wanted, caller, _as_it_is)
+        except FilterError as problem:
+            raise _not_understood(problem) from problem
+
+    def _response(self, request: Command, asked: PullRequest, reading: Reading) -> Command:
+        read = reading.queues[0]
+        result, following = read.result, read.next_offset
+        status, on_slave = result.status, reading.on_slave
+        code = pull_code(status, asked.queue_offset, following, on_slave=on_slave)
+        if on_slave and has_moved(status, asked.queue_offset):
+            # whether it has moved is for the master to say
+            following, broker_id = asked.queue_offset, MASTER_ID
+        elif self._leaves and code != ResponseCode.SUCCESS:
+            broker_id = self._leave(asked)
+        else:
+            broker_id = reader_of(asked.topic, asked.queue_id, self._readers.slaves())
+        return request.response(
+            bytes(result.records),
+            code=code,
+            remark=status.value,
+            fields=pull_answer(following, result.min_offset, result.max_offset, broker_id),
+        )
+
+    def _leave(self, asked: PullRequest) -> int:
+        """Where to read next, of the other nodes. Raises RemotingRefusedError if there is none."""
+        own = self._readers.own_id()
+        others = tuple(each for each in self._readers.slaves() if each != own)
+        if not others and own == MASTER_ID:
+            raise RemotingRefusedError(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                "the node is stopping, and knows no slave in sync",
+            )
+        return reader_of(asked.topic, asked.queue_id, others)
+
+    def _wanted_of(self, asked: PullRequest) -> Narrowing:
+        """Raises RemotingRefusedError for a subscription that cannot be understood, or is not
+        known."""
+        if asked.class_filter:
+            return EVERYTHING
+        try:
+            if asked.subscription is not None:
+                return narrowing(asked.subscription, asked.expression_type)
+            known = self._subscribed(asked.group, asked.topic)
+            if known is None:
+                if asked.expression_type == SQL92:
+                    raise RemotingRefusedError(
+                        ResponseCode.SUBSCRIPTION_NOT_EXIST,
+                        f"this node has no heartbeat of group {asked.group} with its SQL92 "
+                        f"subscription to topic {asked.topic} yet: ask again",
+                    )
+                return EVERYTHING
+            if known.version < asked.version and known.expression_type != SQL92:
+                return EVERYTHING
+            return narrowing(known.expression, known.expression_type)
+        except SubscriptionError as problem:
+            raise _not_understood(problem) from problem
+
+
+def _as_it_is(reading: Reading) -> tuple[Reading, int]:
+    return reading, sum(len(each.result.records) for each in reading.queues)
+
+
+def _not_understood(problem: Exception) -> RemotingRefusedError:
+    return RemotingRefusedError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(problem))

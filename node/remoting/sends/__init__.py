@@ -1,0 +1,1 @@
+"""What clients store: sends, messages sent back, transactions, replies."""

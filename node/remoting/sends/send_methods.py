@@ -1,0 +1,429 @@
+"""Sends (10, 310, 320): a request in, a record that a broker would store, an answer with its place.
+
+    request ─▶ SendRequest ─▶ topic, queue, rights, sizes ─▶ StoredMessage ─▶ JointSends ─▶ answer
+                               │ unknown: made after its model   │ delay, half, %DLQ%
+                               ▼                                 ▼
+                             TOPIC_NOT_EXIST                   the queue where it waits
+
+All that the store would refuse and that can be known is refused here, for this request alone: what
+comes after is appended together with other requests. A message whose delay or transaction is not
+over is stored in a topic that no client may send to; the right that counts is that to its own.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import count
+from typing import Final, Protocol
+
+from tandemlog.format.constants import (
+    DEAD_LETTER_PREFIX,
+    DELAY,
+    MAX_PROPERTIES,
+    RETRY_PREFIX,
+    TRANSACTION_PREPARED,
+    UNIQ_KEY,
+    WAIT,
+    client_topic_fault,
+    is_system_topic,
+)
+from tandemlog.format.delay.handle import RecallHandle
+from tandemlog.format.delay.timing import out_ms
+from tandemlog.format.errors import FormatError
+from tandemlog.format.files.queue_unit import DelayLevels
+from tandemlog.format.lease.policy import decode_retries
+from tandemlog.format.record.host import host_bytes
+from tandemlog.format.record.sys_flag import INNER_BATCH, TRANSACTION_MASK
+from tandemlog.format.words import quoted
+from tandemlog.v1 import broker_pb2
+from tandemlog_server.rocketmq.clients.codes import RequestCode, ResponseCode
+from tandemlog_server.rocketmq.clients.send_requests import SendRequest, read_send, split_batch
+from tandemlog_server.rocketmq.clients.stored_message import (
+    StoredMessage,
+    frame_stored,
+    make_wait,
+)
+from tandemlog_server.rocketmq.clients.stored_properties import (
+    MSG_REGION,
+    TRACE_ON,
+    BrokerFacts,
+    add_broker_facts,
+    member_properties,
+    read_properties,
+    stored_properties,
+)
+from tandemlog_server.rocketmq.wire.remoting import Command
+from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.metadata.topics import TopicConfig, new_group
+
+from ...access.caller import Caller
+from ...puts.joint_put import SendPut, Stored
+from ..door.remoting_call import Method, RemotingCall, RemotingRefusedError
+from .joint_sends import JointSends
+
+_UNWRAPPED: Final = 0x40
+"""RocketMQ's bit of a batch that is one record; such batches are for topics of another kind."""
+_CLEARED: Final = TRANSACTION_MASK | INNER_BATCH | _UNWRAPPED
+"""Bits that only a store sets."""
+_TRUE: Final = "true"
+_CODES: Final[dict[int, int]] = {
+    broker_pb2.PUT_OK: ResponseCode.SUCCESS,
+    broker_pb2.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
+    broker_pb2.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    broker_pb2.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
+}
+HOSTS_KEPT: Final = 8192
+
+
+class Topics(Protocol):
+    """The topics that a send may need (topic_creation.py)."""
+
+    async def create_topic(self, name: str, *, model: str, queues: int) -> TopicConfig:
+        """The topic `name`, which may be made after `model`."""
+
+    async def create_of_group(self, name: str, *, queues: int = 1) -> TopicConfig:
+        """The topic of a group, which may be made."""
+
+
+class MakeHalf(Protocol):
+    """Turns a message that begins a transaction into the half that is stored in its place."""
+
+    def __call__(self, message: StoredMessage, *, producer_group: str, serial: int) -> None:
+        """Changes its topic, queue and properties; `serial` differs for each half. Raises
+        FormatError."""
+
+
+class SendMethods:
+    """See the module; belongs to the loop. `broker_name` is what a recall handle names, as clients
+    know this node. `new_key` makes a UNIQ_KEY."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        joint: JointSends,
+        topics: Topics,
+        facts: BrokerFacts,
+        *,
+        broker_name: str,
+        new_key: Callable[[], str],
+        make_half: MakeHalf | None = None,
+    ) -> None:
+        self._store = store
+        self._joint = joint
+        self._topics = topics
+        self._facts = facts
+        self._broker_name = broker_name
+        self._new_key = new_key
+        self._make_half = make_half
+        self._serials = count(1)
+        self._any_queue = count()
+        config = store.config
+        self._max_body = config.max_message_size
+        self._max_level = DelayLevels(config.delay_levels).max_level
+        host = host_bytes(config.store_host)
+        self._store_ipv6 = config.store_host.startswith("[")
+        self._id_prefix = host.hex().upper()
+        self.broker_facts = {MSG_REGION: facts.region, TRACE_ON: "true" if facts.trace else "false"}
+        self._loop = asyncio.get_running_loop()
+
+    def methods(self) -> dict[int, Method]:
+        """By request code."""
+        method = Method(self.send)
+        return {
+            RequestCode.SEND_MESSAGE: method,
+            RequestCode.SEND_MESSAGE_V2: method,
+            RequestCode.SEND_BATCH_MESSAGE: method,
+        }
+
+    async def send(self, call: RemotingCall) -> Command | None:
+        """Raises RemotingRefusedError and DeniedError; RequestRefusedError as PutPump.admit and for
+        what the store refuses."""
+        try:
+            request = read_send(call.request)
+        except FormatError as error:
+            raise RemotingRefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        queue_id = await self.place(call, request)
+        if request.batch:
+            return await self._send_batch(call, request, queue_id)
+        message = StoredMessage(
+            request.topic,
+            queue_id,
+            read_properties(request.properties),
+            request.body,
+            request.flag,
+            request.sys_flag & ~_CLEARED,
+            request.born_timestamp,
+            request.reconsume_times,
+        )
+        if request.topic.startswith(RETRY_PREFIX):
+            await self._end_retries(request, message)
+        properties = message.properties
+        if not properties.get(UNIQ_KEY):
+            properties[UNIQ_KEY] = self._new_key()
+        add_broker_facts(properties, self._facts)
+        self._check_body(message.body)
+        share = call.caller.holder if self._put_aside(message, request.group) else ""
+        record = self._framed(message, encoded(properties), born_host_of(call.connection.peer))
+        stored = await self._append(
+            call, message, [record], waits=properties.get(WAIT) != "false", share=share
+        )
+        key = properties.get(UNIQ_KEY, "")
+        handle = None
+        if message.due_ms is not None:
+            handle = self._handle(message, key, stored.log_offsets[0])
+        return self._answer(call, stored, queue_id, key, handle)
+
+    async def send_as_it_is(
+        self, call: RemotingCall, request: SendRequest, queue_id: int
+    ) -> Command | None:
+        """Store a message in this queue with the properties that it came with, whatever they ask
+        for: so a broker keeps replies. Returns and raises as `send`."""
+        text = request.properties.encode("utf-8", "surrogatepass")
+        message = StoredMessage(
+            request.topic,
+            queue_id,
+            {},
+            request.body,
+            request.flag,
+            request.sys_flag & ~_CLEARED,
+            request.born_timestamp,
+            request.reconsume_times,
+        )
+        self._check_body(message.body)
+        host = born_host_of(call.connection.peer)
+        record = self._framed(message, member_properties(text), host)
+        stored = await self._append(call, message, [record], waits=True, share="")
+        key = read_properties(request.properties).get(UNIQ_KEY, "")
+        return self._answer(call, stored, queue_id, key, None)
+
+    # ---- what is sent
+
+    async def place(self, call: RemotingCall, request: SendRequest) -> int:
+        """The queue that a request goes to. Raises DeniedError, RemotingRefusedError."""
+        require_write(call.caller, request.topic)
+        topic = self._store.topics.table.get(request.topic)
+        if topic is None:
+            topic = await self._create(request)
+        return self._queue(topic, request)
+
+    async def _create(self, request: SendRequest) -> TopicConfig:
+        topic = request.topic
+        self._check_name(topic)
+        if topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
+            return await self._topics.create_of_group(topic)
+        return await self._topics.create_topic(
+            topic, model=request.default_topic, queues=request.default_queues
+        )
+
+    @staticmethod
+    def _check_name(topic: str) -> None:
+        if is_system_topic(topic):
+            raise RemotingRefusedError(
+                ResponseCode.NO_PERMISSION,
+                f"Sending message to topic[{topic}] is forbidden: it is one of the store's own",
+            )
+        if (fault := client_topic_fault(topic)) is not None:
+            raise _illegal(f"topic {quoted(topic)}: {fault}")
+
+    def _queue(self, topic: TopicConfig, request: SendRequest) -> int:
+        """The queue of the request, or any if it leaves that open. Raises RemotingRefusedError for
+        a topic that takes no messages, and for a queue that it does not have."""
+        name, queues, queue_id = topic.name, topic.write_queues, request.queue_id
+        if not topic.writable or queues <= 0:
+            raise RemotingRefusedError(
+                ResponseCode.NO_PERMISSION,
+                f"the topic[{name}] sending message is forbidden: its perm is {topic.perm}, and it "
+                f"has {queues} queues to write",
+            )
+        if is_system_topic(name) or topic.in_batch_queues:
+            self._check_name(name)
+            raise _illegal(f"topic {quoted(name)} has batch queues, which only RocketMQ has")
+        if queue_id < 0:
+            return next(self._any_queue) % queues
+        if queue_id >= queues:
+            raise RemotingRefusedError(
+                ResponseCode.INVALID_PARAMETER,
+                f"request queueId[{queue_id}] is illegal: topic {quoted(name)} has {queues} queues",
+            )
+        return queue_id
+
+    def _check_body(self, body: bytes) -> None:
+        if len(body) > self._max_body:
+            raise _illegal(
+                f"the body has {len(body)} bytes, the limit is {self._max_body} "
+                "(store.max_message_size)"
+            )
+
+    async def _end_retries(self, request: SendRequest, message: StoredMessage) -> None:
+        """A consumer whose request 36 failed sends its message to be retried by itself: it is a
+        dead letter after too many retries."""
+        group = request.topic.removeprefix(RETRY_PREFIX)
+        row = self._store.groups.table.get(group)
+        most, _ = decode_retries(row if isinstance(row, dict) else new_group(group))
+        if request.max_reconsume_times is not None:
+            most = request.max_reconsume_times
+        if request.reconsume_times <= most:
+            return
+        topic = await self._topics.create_of_group(DEAD_LETTER_PREFIX + group)
+        message.topic, message.queue_id = topic.name, 0
+        message.properties.pop(DELAY, None)
+
+    def _put_aside(self, message: StoredMessage, group: str) -> bool:
+        """Whether the message waits in a topic of the store, where it is put then."""
+        try:
+            if _begins_transaction(message):
+                if self._make_half is None:
+                    raise RemotingRefusedError(
+                        ResponseCode.NO_PERMISSION, "sending transaction messages is forbidden here"
+                    )
+                self._make_half(message, producer_group=group, serial=next(self._serials))
+                return True
+            if message.asks:
+                now_ms = self._store.clock.now_ms()
+                make_wait(message, max_level=self._max_level, now_ms=now_ms)
+                return message.waiting
+        except FormatError as error:
+            raise _illegal(str(error)) from None
+        return False
+
+    # ---- batches
+
+    async def _send_batch(
+        self, call: RemotingCall, request: SendRequest, queue_id: int
+    ) -> Command | None:
+        if request.topic.startswith(RETRY_PREFIX):
+            raise _illegal("batch request does not support retry group")
+        common = read_properties(request.properties)
+        message = StoredMessage(
+            request.topic,
+            queue_id,
+            common,
+            b"",
+            0,
+            request.sys_flag & ~_CLEARED,
+            request.born_timestamp,
+            request.reconsume_times,
+        )
+        if common.get(DELAY, "0") != "0" or _begins_transaction(message):
+            raise _illegal("the messages of a batch cannot come later, nor within a transaction")
+        try:
+            members = split_batch(request.body)
+        except FormatError as error:
+            raise _illegal(str(error)) from None
+        born_host = born_host_of(call.connection.peer)
+        records = []
+        for member in members:
+            self._check_body(member.body)
+            message.flag, message.body = member.flag, member.body
+            properties = member_properties(member.properties)
+            records.append(self._framed(message, properties, born_host))
+        stored = await self._append(
+            call, message, records, waits=common.get(WAIT) != "false", share=""
+        )
+        return self._answer(call, stored, queue_id, common.get(UNIQ_KEY, ""), None)
+
+    # ---- into the store, and the answer
+
+    def _framed(self, message: StoredMessage, properties: bytes, born_host: str) -> bytes:
+        try:
+            return frame_stored(message, properties, born_host, store_ipv6=self._store_ipv6)
+        except FormatError as error:
+            raise _illegal(str(error)) from None
+
+    async def _append(
+        self,
+        call: RemotingCall,
+        message: StoredMessage,
+        records: list[bytes],
+        *,
+        waits: bool,
+        share: str,
+    ) -> Stored:
+        caller, loop = call.caller, self._loop
+        put = SendPut(
+            message.topic,
+            message.queue_id,
+            records,
+            caller,
+            loop.create_future(),
+            call.received_at or loop.time(),
+            durability=broker_pb2.CLUSTER if waits else broker_pb2.NO_WAIT,
+            share=share,
+        )
+        caller.hold(put.byte_size)
+        try:
+            self._joint.add(put)
+            return await put.answer
+        finally:
+            caller.hold(-put.byte_size)
+
+    def _handle(self, message: StoredMessage, key: str, log_offset: int) -> str:
+        assert message.due_ms is not None
+        topic = message.properties["REAL_TOPIC"]
+        time_ms = out_ms(message.due_ms) + 1
+        return RecallHandle(topic, time_ms, key, log_offset, self._broker_name).encode()
+
+    def _answer(
+        self, call: RemotingCall, stored: Stored, queue_id: int, key: str, handle: str | None
+    ) -> Command | None:
+        if call.request.is_oneway:
+            return None
+        prefix, offsets = self._id_prefix, stored.log_offsets
+        if len(offsets) == 1:
+            ids = f"{prefix}{offsets[0]:016X}"
+        else:
+            ids = ",".join([f"{prefix}{offset:016X}" for offset in offsets])
+        fields = {
+            "msgId": ids,
+            "queueId": str(queue_id),
+            "queueOffset": str(stored.queue_offset),
+            **self.broker_facts,
+        }
+        if key:  # a batch has none
+            fields["transactionId"] = key
+        if handle is not None:
+            fields["recallHandle"] = handle
+        code = _CODES.get(stored.status, ResponseCode.SYSTEM_ERROR)
+        return call.request.response(code=code, fields=fields)
+
+
+def _begins_transaction(message: StoredMessage) -> bool:
+    properties = message.properties
+    if properties.get(TRANSACTION_PREPARED, "").lower() != _TRUE:
+        return False
+    # a retry of a message that was sent in a transaction begins none
+    return not (message.reconsume_times > 0 and properties.get(DELAY, "0") != "0")
+
+
+def require_write(caller: Caller, topic: str) -> None:
+    """Raises DeniedError if the caller may not send to the topic: who may consume as a group may
+    send to that group's own topic for retries."""
+    if caller.restricted is None:
+        return
+    if topic.startswith(RETRY_PREFIX) and caller.consumed([topic.removeprefix(RETRY_PREFIX)]):
+        return
+    caller.require_writes([topic.encode(errors="replace")])
+
+
+def encoded(properties: dict[str, str]) -> bytes:
+    """As they are stored. Raises RemotingRefusedError for what has no stored form."""
+    try:
+        text = stored_properties(properties)
+    except UnicodeEncodeError as error:
+        raise _illegal(f"properties: not valid Unicode text: {error}") from None
+    if len(text) > MAX_PROPERTIES:
+        raise _illegal(f"properties have {len(text)} bytes, the limit is {MAX_PROPERTIES}")
+    return text
+
+
+@lru_cache(maxsize=HOSTS_KEPT)
+def born_host_of(peer: str) -> str:
+    """A client's address as a record has it, from that of its connection."""
+    family, _, address = peer.partition(":")
+    if family not in ("ipv4", "ipv6"):
+        return "127.0.0.1:0"
+    return address.replace("%5B", "[").replace("%5D", "]")
+
+
+def _illegal(text: str) -> RemotingRefusedError:
+    return RemotingRefusedError(ResponseCode.MESSAGE_ILLEGAL, text)

@@ -1,0 +1,75 @@
+"""Messages by key, by unique id and by position, as RocketMQ's clients ask for them."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from fakes.reading_node import ReadingNode, reading_node
+from fakes.remoting_calls import records_in
+from tandemlog_server.node.error_status import RequestRefusedError
+from tandemlog_server.node.remoting.door.remoting_call import RemotingRefusedError
+from tandemlog_server.rocketmq.wire.remoting import Command
+
+KEY, POSITION = 12, 33
+
+
+@pytest.fixture
+async def door(tmp_path: Path) -> AsyncIterator[ReadingNode]:
+    async with reading_node(tmp_path / "n0") as reading:
+        yield reading
+
+
+async def by_key(door: ReadingNode, key: str, **fields: object) -> Command:
+    times = {"beginTimestamp": 0, "endTimestamp": 9223372036854775807}
+    return await door.ask(KEY, **{"topic": "t", "key": key, "maxNum": 64, **times, **fields})
+
+
+def bodies(answer: Command) -> list[bytes]:
+    return [each.body for each in records_in(answer.body)]
+
+
+async def test_messages_with_a_key(door: ReadingNode) -> None:
+    await door.send(b"a", keys=["k", "l"])
+    await door.send(b"b", keys=["k"])
+    await door.send(b"c", keys=["m"])
+    answer = await by_key(door, "k")
+    assert (answer.code, bodies(answer)) == (0, [b"a", b"b"])
+    assert bodies(await by_key(door, "k", maxNum=1)) == [b"b"]
+    last = int(answer.fields["indexLastUpdatePhyoffset"])
+    assert 0 < last < door.node.store.log.wrote.value
+    assert int(answer.fields["indexLastUpdateTimestamp"]) > 0
+
+
+async def test_a_message_by_its_unique_id(door: ReadingNode) -> None:
+    await door.send(b"a", b"b")
+    [record] = records_in((await door.pull(0, maxMsgNums=1)).body)
+    assert record.uniq_key
+    answer = await by_key(door, record.uniq_key, _UNIQUE_KEY_QUERY="true")
+    assert bodies(answer) == [record.body]
+
+
+async def test_messages_with_a_tag(door: ReadingNode) -> None:
+    await door.send(b"a", tags="x")
+    await door.send(b"b", tags="y")
+    assert bodies(await by_key(door, "y", indexType="T")) == [b"b"]
+
+
+async def test_nothing_is_found_by_another_key_time_or_topic(door: ReadingNode) -> None:
+    await door.send(b"a", keys=["k"])
+    assert (await by_key(door, "other")).code == 22
+    assert (await by_key(door, "k", endTimestamp=5)).code == 22
+    with pytest.raises(RequestRefusedError, match="no topic"):
+        await by_key(door, "k", topic="missing")
+
+
+async def test_a_message_by_its_position(door: ReadingNode) -> None:
+    await door.send(b"a", b"b")
+    first, second = records_in((await door.pull(0)).body)
+    answer = await door.ask(POSITION, offset=second.physical_offset)
+    assert bodies(answer) == [b"b"]
+    end = door.node.store.log.wrote.value
+    for position in (first.physical_offset + 4, -1, end, end + 1_000_000):
+        with pytest.raises(RemotingRefusedError) as refusal:
+            await door.ask(POSITION, offset=position)
+        assert refusal.value.code == 1

@@ -53,13 +53,18 @@ def fetch_jars() -> Path:
 
 def fetch_client() -> Path:
     """The Python that has confluent-kafka."""
-    folder = BUILD / "venv"
+    return fetch_package(CLIENT, BUILD)
+
+
+def fetch_package(requirement: str, build: Path) -> Path:
+    """The Python of an environment below `build` that has `requirement` (name==version)."""
+    folder = build / "venv"
     python = folder / "bin" / "python"
-    done = BUILD / f"{CLIENT}.complete"
+    done = build / f"{requirement}.complete"
     if not done.exists():
-        BUILD.mkdir(parents=True, exist_ok=True)
+        build.mkdir(parents=True, exist_ok=True)
         _run([sys.executable, "-m", "venv", "--clear", str(folder)])
-        _run([str(python), "-m", "pip", "install", "-q", CLIENT])
+        _run([str(python), "-m", "pip", "install", "-q", requirement])
         done.touch()
     return python
 

@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import time
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from helpers.running import free_ports
@@ -25,6 +26,8 @@ TARGET = HERE / "target"
 # what runs where a caller names no version; another one e.g. to make stores of it
 VERSION = os.environ.get("ROCKETMQ_VERSION", "5.5.0")
 LOGGING = '<configuration><root level="ERROR"/></configuration>\n'
+QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""For a process that lives for seconds; not for one whose speed is measured."""
 OPENS = [
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
@@ -149,9 +152,14 @@ def _listens(port: int) -> bool:
 
 
 def java(
-    main: str, *arguments: str, home: Path, memory: str = "512m", version: str = VERSION
+    main: str,
+    *arguments: str,
+    home: Path,
+    memory: str = "512m",
+    version: str = VERSION,
+    options: Sequence[str] = QUICK_START,
 ) -> list[str]:
-    """The command that runs `main` of RocketMQ or of interop/java.
+    """The command that runs `main` of RocketMQ or of interop/java; `options` are those of the JVM.
 
     RocketMQ looks for an address of this machine as it starts. If interfaces come and go meanwhile
     (containers, namespaces of other tests) it ends with a NullPointerException: java/Made.java
@@ -162,17 +170,18 @@ def java(
     home.mkdir(parents=True, exist_ok=True)
     path = jars(version)
     shared = f"-XX:SharedArchiveFile={_archive(version)}"
-    return [*_command(path, home, memory, shared), main, *arguments]
+    return [*_command(path, home, memory, shared, options), main, *arguments]
 
 
-def _command(path: str, home: Path, memory: str, archive: str) -> list[str]:
+def _command(
+    path: str, home: Path, memory: str, archive: str, options: Sequence[str] = QUICK_START
+) -> list[str]:
     hosts = home / "hosts"
     hosts.write_text(f"127.0.0.1 localhost {socket.gethostname()}\n")
     return [
         "java",
         f"-Xmx{memory}",
-        "-XX:TieredStopAtLevel=1",
-        "-XX:+UseSerialGC",
+        *options,
         archive,
         "-Xlog:disable",  # of an archive that does not fit: without it all works as well
         f"-Duser.home={home}",

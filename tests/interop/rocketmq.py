@@ -23,12 +23,13 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from helpers.running import free_ports
-from interop.jars import LOGGING, VERSION, java
+from interop.jars import LOGGING, QUICK_START, VERSION, java
 from tandemlog.format.files.store_json import loads
 from tandemlog_server.ha.errors import ProtocolError
 from tandemlog_server.rocketmq.wire.remoting import SUCCESS, Command, CommandReader, encode_command
@@ -56,10 +57,13 @@ class StoreSizes:
 
 @dataclass
 class _Process:
-    """A Java process with its own home, log and environment."""
+    """A Java process with its own home, log and environment; `options` are those of the JVM, and
+    `heap` the most memory for its objects ("2g"), where it is not what a test needs."""
 
     home: Path
     version: str = VERSION
+    options: Sequence[str] = QUICK_START
+    heap: str = ""
     process: subprocess.Popen[Any] | None = None
     log: Path = field(init=False)
     _command: list[str] = field(init=False)
@@ -74,7 +78,13 @@ class _Process:
 
     def _spawn(self, main: str, config: Path, memory: str) -> None:
         self._command = java(
-            main, "-c", str(config), home=self.home, memory=memory, version=self.version
+            main,
+            "-c",
+            str(config),
+            home=self.home,
+            memory=self.heap or memory,
+            version=self.version,
+            options=self.options,
         )
         self._run()
 

@@ -38,7 +38,6 @@ from ..local.local_cluster import (
     ELECTED,
     HTTP_PORT_DISTANCE,
     MAX_SLAVES,
-    ROCKETMQ_PORT_DISTANCE,
     ClusterError,
     LocalCluster,
     NodeProcess,
@@ -48,6 +47,7 @@ from ..local.local_cluster import (
     plan_cluster,
 )
 from ..local.local_coordinator import ETCD, NONE, PORT_DISTANCE
+from ..local.local_doors import REMOTING_PORT, how_to_use
 from ..shared.command import new_app
 from ..shared.exit_codes import ADDRESS, OK, STORE, USAGE
 from ..shared.failures import CommandError
@@ -93,7 +93,7 @@ def up_command(
         typer.Option(
             "--port",
             min=1,
-            max=65_535 - ROCKETMQ_PORT_DISTANCE - MAX_SLAVES,
+            max=65_535 - HTTP_PORT_DISTANCE - MAX_SLAVES,
             help="gRPC port of the first node. The others use the ports after it, every node "
             f"serves HTTP {HTTP_PORT_DISTANCE} ports above its gRPC port, and the coordinator is "
             f"{PORT_DISTANCE} ports above the first node.",
@@ -161,9 +161,19 @@ def up_command(
         bool | None,
         typer.Option(
             "--rocketmq/--no-rocketmq",
-            help="Open a port for RocketMQ's own clients on every node, "
-            f"{ROCKETMQ_PORT_DISTANCE} ports above its gRPC port: name server and broker in one. "
-            "[default: the value of the last run, or no]",
+            help="Open a port for RocketMQ's own clients on every node: name server and broker in "
+            "one. [default: the value of the last run, or no]",
+        ),
+    ] = None,
+    rocketmq_port: Annotated[
+        int | None,
+        typer.Option(
+            "--rocketmq-port",
+            min=1,
+            max=65_535 - MAX_SLAVES,
+            help="That port of the first node; the others use the ports after it. Opens them as "
+            f"--rocketmq does. [default: {REMOTING_PORT} and the ports after it, a free one in "
+            "place of each that is taken]",
         ),
     ] = None,
     restart: Annotated[
@@ -224,6 +234,8 @@ def up_command(
             raise typer.BadParameter(f"--follow {error}") from None
         if etcd:
             raise typer.BadParameter("--follow and --etcd exclude each other: nothing is elected")
+    if rocketmq is False and rocketmq_port is not None:
+        raise typer.BadParameter("--no-rocketmq and --rocketmq-port exclude each other")
     if etcd and no_election:
         raise typer.BadParameter("--etcd and --no-election exclude each other")
     wishes = Wishes(
@@ -239,7 +251,7 @@ def up_command(
         coordinator=ETCD if etcd else NONE if no_election else None,
         secure=secure,
         follow=follow,
-        rocketmq=rocketmq,
+        rocketmq=True if rocketmq_port is not None else rocketmq,
     )
     try:
         plan = plan_cluster(directory, wishes)
@@ -248,13 +260,22 @@ def up_command(
     try:
         with locked(directory):
             cluster = LocalCluster(directory, plan, port)
-            cluster.check_ports()
+            _choose_ports(cluster, rocketmq_port)
             cluster.write()
             asyncio.run(_Foreground(cluster, restart=restart).run())
     except CertificateError as error:
         raise CommandError(str(error), STORE) from None
+
+
+def _choose_ports(cluster: LocalCluster, rocketmq_port: int | None) -> None:
+    """Raises CommandError for one that another process has."""
+    option = "--port"
+    try:
+        cluster.check_ports()
+        option = "--rocketmq-port"
+        cluster.open_doors(rocketmq_port)
     except ListenError as error:
-        raise CommandError(f"{error}; choose another --port", ADDRESS) from None
+        raise CommandError(f"{error}; choose another {option}", ADDRESS) from None
 
 
 @dataclass(slots=True)
@@ -423,6 +444,9 @@ class _Foreground:
             if self._cluster.security is not None:
                 for line in self._cluster.security.how_to_connect():
                     self._console.print(line, markup=False, soft_wrap=True)
+            doors = [node.rocketmq_endpoint for node in self._cluster.nodes]
+            for line in how_to_use([*filter(None, doors)], secure=self._cluster.plan.secure):
+                self._console.print(line, markup=False, soft_wrap=True)
             sys.stdout.flush()
 
 

@@ -32,6 +32,7 @@ import tomlkit
 from tandemlog.format.words import counted
 from tandemlog.transport.security import Security
 from tandemlog_server.node.settings.config_error import ConfigError
+from tandemlog_server.node.settings.host_port import split_endpoint
 from tandemlog_server.node.settings.listen_endpoints import usable
 from tandemlog_server.storage.config import StoreConfig
 from tandemlog_server.storage.disk.real_file_system import RealFileSystem
@@ -41,10 +42,10 @@ from tandemlog_server.storage.inspect.geometry import Geometry
 from ..shared.exit_codes import FAULT
 from ..shared.failures import CommandError
 from .local_coordinator import EMBEDDED, NONE, LocalCoordinator, with_package_path
+from .local_doors import REMOTING_PORT, door_endpoints
 from .local_security import LocalSecurity
 
 HTTP_PORT_DISTANCE = 100
-ROCKETMQ_PORT_DISTANCE = 200
 DEFAULT_SLAVES = 2
 # Three nodes on one disk, each with the next file allocated ahead: RocketMQ's 1 GiB would be 6.
 DEFAULT_LOG_FILE_SIZE = 256 << 20
@@ -116,9 +117,9 @@ class NodeProcess:
     role: str
     endpoint: str
     http_endpoint: str
-    rocketmq_endpoint: str  # empty: none
     config: Path
     log: Path
+    rocketmq_endpoint: str = ""  # empty: none
     process: subprocess.Popen[bytes] | None = None
     log_start: int = field(default=0)
 
@@ -252,8 +253,7 @@ def _load(path: Path) -> ClusterPlan | None:
 
 
 class LocalCluster:
-    """See the module. `port` is n0's; the others follow, HTTP 100 above each, and the port of
-    RocketMQ's clients 200."""
+    """See the module. `port` is n0's; the others follow, HTTP 100 above each."""
 
     def __init__(self, directory: Path, plan: ClusterPlan, port: int) -> None:
         self.directory = directory
@@ -269,9 +269,6 @@ class LocalCluster:
                 role=ELECTED if elects else "slave" if number else "master",
                 endpoint=f"127.0.0.1:{port + number}",
                 http_endpoint=f"127.0.0.1:{port + number + HTTP_PORT_DISTANCE}",
-                rocketmq_endpoint=f"127.0.0.1:{port + number + ROCKETMQ_PORT_DISTANCE}"
-                if plan.rocketmq
-                else "",
                 config=directory / f"n{number}" / "node.toml",
                 log=directory / f"n{number}" / "node.log",
             )
@@ -295,8 +292,19 @@ class LocalCluster:
         for node in self.nodes:
             usable(node.node_id, node.endpoint)
             usable(node.node_id, node.http_endpoint)
-            if node.rocketmq_endpoint:
-                usable(node.node_id, node.rocketmq_endpoint)
+
+    def open_doors(self, first_port: int | None = None) -> None:
+        """Give each node a port for RocketMQ's clients, if the plan has them: `first_port` and
+        those after it, or else the usual ones as far as they are free. Raises ListenError."""
+        if not self.plan.rocketmq:
+            return
+        endpoints = [each for node in self.nodes for each in (node.endpoint, node.http_endpoint)]
+        own = {split_endpoint(each)[1] for each in endpoints}
+        own.update(self.coordinator.ports if self.coordinator is not None else ())
+        count = len(self.nodes)
+        chosen = door_endpoints("RocketMQ's clients", first_port, REMOTING_PORT, count, own)
+        for node, endpoint in zip(self.nodes, chosen, strict=True):
+            node.rocketmq_endpoint = endpoint
 
     def write(self) -> None:
         """Write the plan, every node's configuration, and certificates and tokens."""

@@ -64,14 +64,14 @@ class LocalCoordinator:
         first = port + PORT_DISTANCE
         if kind == EMBEDDED:
             self._servers = [_embedded(directory, first, security)]
-            self._ports = [first]
+            self.ports = [first]
         else:
             if shutil.which("etcd") is None:
                 raise ConfigError(
                     "etcd is not on PATH: install it (Debian: etcd-server), or leave --etcd out"
                 )
             self._servers = [_etcd(directory, first, number, security) for number in range(MEMBERS)]
-            self._ports = [*range(first, first + PORTS)]
+            self.ports = [*range(first, first + PORTS)]
 
     @property
     def endpoints(self) -> list[str]:
@@ -79,7 +79,7 @@ class LocalCoordinator:
 
     def check_ports(self) -> None:
         """Raises ListenError if another process has one of the ports."""
-        for port in self._ports:
+        for port in self.ports:
             usable("the coordinator", f"127.0.0.1:{port}")
 
     def start(self) -> None:

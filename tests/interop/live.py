@@ -19,7 +19,7 @@ from typing import Any
 
 import tandemlog
 from helpers.running import SMALL, NodeProcess, free_ports, wait_until
-from interop.load import Consumer, Load
+from interop.load import Consumer, Load, NameServerPort
 from interop.rocketmq import Broker, NameServer, StoreSizes, ask
 from interop.store_client import StoreClient, Stored, Talker
 from tandemlog.format.files.names import offset_file_name
@@ -49,6 +49,8 @@ class SideBySide:
     broker: Broker
     client: StoreClient
     clients: list[Talker] = field(default_factory=list)
+    name: NameServerPort | None = None
+    """What clients have as their name server, if that is not the name server itself."""
     node: NodeProcess = field(init=False)
 
     def follow(self, store: Path | None = None, **settings: Any) -> NodeProcess:
@@ -84,10 +86,10 @@ class SideBySide:
 
         wait_until("the node to follow the broker", follows, 60)
 
-    def load(self, name: str = "load", **order: Any) -> Load:
+    def load(self, name: str = "load", *, queues: int = QUEUES, **order: Any) -> Load:
         """Producers that send to the broker from now on."""
         made = Load(
-            self.name_server, self.folder / name, TOPIC, queues=QUEUES, prefix=name,
+            self.name or self.name_server, self.folder / name, TOPIC, queues=queues, prefix=name,
             version=self.version, **order,
         )  # fmt: skip
         self.clients.append(made)
@@ -95,7 +97,7 @@ class SideBySide:
 
     def consumer(self, group: str, **order: Any) -> Consumer:
         # clients of 4.9.7 may rest for 30 s after a broker has closed their connection
-        made = Consumer(self.name_server, self.folder / group, TOPIC, group, **order)
+        made = Consumer(self.name or self.name_server, self.folder / group, TOPIC, group, **order)
         self.clients.append(made)
         return made
 

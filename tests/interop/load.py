@@ -15,11 +15,19 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 from interop.jars import VERSION, java
-from interop.rocketmq import BROKER_NAME, NameServer
+from interop.rocketmq import BROKER_NAME
 from interop.store_client import Stored, Talker, stored_of, whole_lines
+
+
+class NameServerPort(Protocol):
+    """A name server of this machine, or what leads to one."""
+
+    @property
+    def port(self) -> int:
+        """Where clients ask it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +65,8 @@ class Acknowledged(NamedTuple):
 class Load(Talker):
     """Threads that send to all queues of a topic from the start on.
 
-    Keys are `prefix-thread-number`, and no key is sent twice. With `rate` (messages a second) a
+    Keys are `prefix-thread-number`, and no key is sent twice. With `queues` 0 the client chooses
+    the queue by the route that it has, and `batch` is 1. With `rate` (messages a second) a
     thread waits for its turn, without it sends as fast as it can; `batch` puts so many messages
     into a send, which is how to fill a store quickly. With `messages` it ends after so many, or a
     few more where they are no whole number of batches for each thread; then a send waits 30 s for
@@ -67,7 +76,7 @@ class Load(Talker):
 
     def __init__(
         self,
-        name_server: NameServer,
+        name_server: NameServerPort,
         home: Path,
         topic: str,
         *,
@@ -173,7 +182,7 @@ class Consumer(Talker):
 
     def __init__(
         self,
-        name_server: NameServer,
+        name_server: NameServerPort,
         home: Path,
         topic: str,
         group: str,

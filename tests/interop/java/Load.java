@@ -27,9 +27,9 @@ import org.apache.rocketmq.common.message.MessageQueue;
  *
  * <pre>usage: Load NAME_SERVER BROKER_NAME ORDER</pre>
  *
- * ORDER is JSON: topic, queues, threads, bytes (of a body), batch (messages a send), rate (messages a
- * second of all threads, 0: as fast as it goes), prefix (of the keys), messages (of each thread, 0: no
- * end), timeout_ms, file. Each SEND_OK is a line of the file: topic, queue id, queue offset, key,
+ * ORDER is JSON: topic, queues (0: the client chooses, by its route), threads, bytes (of a body), batch
+ * (messages a send), rate (messages a second of all threads, 0: as fast as it goes), prefix (of the keys),
+ * messages (of each thread, 0: no end), timeout_ms, file. Each SEND_OK is a line of the file: topic, queue id, queue offset, key,
  * message id, CRC-32 of the body, latency (ms), time (ms of the epoch). The line "stats" on standard
  * input is answered with what was sent so far; its end ends the program, with the same answer.
  */
@@ -132,12 +132,10 @@ public final class Load {
             for (long wait = turn - System.nanoTime(); wait > 0 && !ended; wait = turn - System.nanoTime()) {
                 LockSupport.parkNanos(wait);
             }
-            MessageQueue target = new MessageQueue(topic, broker, queue++ % queues);
             long begin = System.nanoTime();
             try {
-                SendResult result = batch == 1 ? producer.send(these.get(0), target, timeout)
-                    : producer.send(these, target, timeout);
-                record(these, result, System.nanoTime() - begin);
+                record(these, queues == 0 ? producer.send(these.get(0), timeout)
+                    : sendTo(new MessageQueue(topic, broker, queue++ % queues), these), System.nanoTime() - begin);
             } catch (Exception problem) {
                 count(describe(problem));
                 LockSupport.parkNanos(50_000_000);
@@ -145,6 +143,10 @@ public final class Load {
             // what a broker missed while it was down is not sent all at once
             turn = Math.max(turn + interval, System.nanoTime() - 500_000_000);
         }
+    }
+
+    private SendResult sendTo(MessageQueue target, List<Message> these) throws Exception {
+        return batch == 1 ? producer.send(these.get(0), target, timeout) : producer.send(these, target, timeout);
     }
 
     /** The body begins with the key; the rest is part of one block of random bytes. */

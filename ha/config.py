@@ -123,6 +123,7 @@ class HaConfig(ReplicationConfig):
     master_endpoint: str = ""
     security: Security = field(default_factory=Security)
     rocketmq_endpoint: str = ""
+    rocketmq_grpc_endpoint: str = ""
 
     def __post_init__(self) -> None:
         ReplicationConfig.__post_init__(self)  # super() does not find a class with slots

@@ -96,6 +96,7 @@ class ClusterMembership:
             state.cluster_uuid,
             state.starts,
             terms.rocketmq_endpoint,
+            terms.rocketmq_grpc_endpoint,
         )
         agent = roles.agent = ElectionAgent(
             coordinator, roles, identity, terms, election, self._terms.clock, since_boot

@@ -61,6 +61,7 @@ def _row_by_keys(snapshot: Snapshot, node_id: str) -> common_pb2.NodeStatus:
     if (member := snapshot.members.get(node_id)) is not None:
         row.endpoint, row.http_endpoint = member.endpoint, member.http_endpoint
         row.rocketmq_endpoint = member.rocketmq_endpoint
+        row.rocketmq_grpc_endpoint = member.rocketmq_grpc_endpoint
         row.store_host, row.incarnation = member.store_host, member.incarnation
         row.epoch, row.wrote_offset = member.accepted_epoch, member.end_offset
     return row

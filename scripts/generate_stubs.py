@@ -1,4 +1,4 @@
-"""Generate tandemlog/v1 from proto/tandemlog/v1; the output is committed and a test compares it.
+"""Generate the stubs in tandemlog/ from proto/; what is committed is compared by a test.
 
 usage: python scripts/generate_stubs.py [OUTPUT_FOLDER]
 """

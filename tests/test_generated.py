@@ -21,16 +21,17 @@ def test_stubs_are_current(tmp_path: Path) -> None:
         check=True,
         env={**os.environ, "PATH": path},
     )
-    fresh = sorted((tmp_path / "tandemlog" / "v1").glob("*_pb2*"))
-    assert len(fresh) >= 16
-    stale = [
-        each.name
-        for each in fresh
-        if not filecmp.cmp(each, ROOT / "tandemlog" / "v1" / each.name, shallow=False)
-    ]
-    assert not stale, f"run `make proto`: {stale} differ from what the .proto files give"
-    committed = {each.name for each in (ROOT / "tandemlog" / "v1").glob("*_pb2*")}
-    assert committed == {each.name for each in fresh}
+    for package, count in (("v1", 16), ("rocketmq_v2", 4)):
+        fresh = sorted((tmp_path / "tandemlog" / package).glob("*_pb2*"))
+        assert len(fresh) >= count
+        committed = ROOT / "tandemlog" / package
+        stale = [
+            each.name
+            for each in fresh
+            if not filecmp.cmp(each, committed / each.name, shallow=False)
+        ]
+        assert not stale, f"run `make proto`: {stale} differ from what the .proto files give"
+        assert {each.name for each in committed.glob("*_pb2*")} == {each.name for each in fresh}
 
 
 def test_synchronous_clients_are_current(tmp_path: Path) -> None:

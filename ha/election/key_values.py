@@ -81,6 +81,7 @@ class MemberValue:
     obstacle: str = ""
     lease: int = 0
     rocketmq_endpoint: str = ""
+    rocketmq_grpc_endpoint: str = ""
 
     @property
     def member(self) -> Member:

@@ -23,6 +23,7 @@ class Identity:
     cluster_uuid: str = ""
     starts: int = 0
     rocketmq_endpoint: str = ""
+    rocketmq_grpc_endpoint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ def shown(
         priority=priority,
         obstacle=obstacle,
         rocketmq_endpoint=identity.rocketmq_endpoint,
+        rocketmq_grpc_endpoint=identity.rocketmq_grpc_endpoint,
     )
 
 

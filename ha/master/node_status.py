@@ -38,6 +38,7 @@ def own_status(
         endpoint=config.endpoint,
         http_endpoint=config.http_endpoint,
         rocketmq_endpoint=config.rocketmq_endpoint,
+        rocketmq_grpc_endpoint=config.rocketmq_grpc_endpoint,
         epoch=epoch,
         incarnation=incarnation,
         min_offset=log.min_offset,
@@ -108,6 +109,7 @@ def _fill_hello(row: common_pb2.NodeStatus, hello: Hello) -> None:
     row.endpoint = hello.endpoint
     row.http_endpoint = hello.http_endpoint
     row.rocketmq_endpoint = hello.rocketmq_endpoint
+    row.rocketmq_grpc_endpoint = hello.rocketmq_grpc_endpoint
     row.incarnation = hello.incarnation
     row.min_offset = hello.min_offset
     row.store_host = hello.store_host

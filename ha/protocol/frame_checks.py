@@ -41,6 +41,7 @@ def check_hello(hello: replication_pb2.SlaveHello) -> None:
         http_endpoint=hello.http_endpoint,
         store_host=hello.store_host,
         rocketmq_endpoint=hello.rocketmq_endpoint,
+        rocketmq_grpc_endpoint=hello.rocketmq_grpc_endpoint,
     )
     check_offsets(
         "hello",
@@ -143,6 +144,7 @@ def _check_node(node: common_pb2.NodeStatus) -> None:
         http_endpoint=node.http_endpoint,
         store_host=node.store_host,
         rocketmq_endpoint=node.rocketmq_endpoint,
+        rocketmq_grpc_endpoint=node.rocketmq_grpc_endpoint,
     )
     check_sentences("members", state=node.state, detail=node.detail)
 

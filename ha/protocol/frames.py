@@ -85,6 +85,7 @@ class Hello:
     file_size: int = 0
     store_host: str = ""
     rocketmq_endpoint: str = ""
+    rocketmq_grpc_endpoint: str = ""
     checksums: tuple[Checksum, ...] = ()
     accepted_epoch: int = 0
     master_id: str = ""
@@ -204,6 +205,7 @@ def encode_slave_frame(frame: SlaveFrame) -> bytes:
     hello.commit_log_file_size = frame.file_size
     hello.store_host = frame.store_host
     hello.rocketmq_endpoint = frame.rocketmq_endpoint
+    hello.rocketmq_grpc_endpoint = frame.rocketmq_grpc_endpoint
     hello.accepted_epoch = frame.accepted_epoch
     hello.master_id = frame.master_id
     hello.master_incarnation = frame.master_incarnation
@@ -257,6 +259,7 @@ def decode_slave_frame(data: bytes) -> SlaveFrame:
         file_size=hello.commit_log_file_size,
         store_host=hello.store_host,
         rocketmq_endpoint=hello.rocketmq_endpoint,
+        rocketmq_grpc_endpoint=hello.rocketmq_grpc_endpoint,
         checksums=tuple(Checksum(each.start, each.end, each.crc) for each in hello.checksums),
         accepted_epoch=hello.accepted_epoch,
         master_id=hello.master_id,

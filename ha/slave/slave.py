@@ -204,6 +204,7 @@ class ReplicationSlave:
             http_endpoint=config.http_endpoint,
             store_host=config.store_host,
             rocketmq_endpoint=config.rocketmq_endpoint,
+            rocketmq_grpc_endpoint=config.rocketmq_grpc_endpoint,
             build=OURS,
         )
         distrust = self._distrust

@@ -26,7 +26,8 @@ class ListenError(Exception):
 class Endpoints:
     """host:port texts; `http` is empty if there is no HTTP, `data` if there are no data
     connections; `store_host` is numeric. `rocketmq` is where RocketMQ's clients are listened to,
-    `rocketmq_advertise` where they are told that it is; empty if there is no such port."""
+    `rocketmq_advertise` where they are told that it is; empty if there is no such port. The last
+    two are the same for clients of the 5.x API."""
 
     listen: str
     advertise: str
@@ -35,6 +36,8 @@ class Endpoints:
     store_host: str
     rocketmq: str = ""
     rocketmq_advertise: str = ""
+    rocketmq_grpc: str = ""
+    rocketmq_grpc_advertise: str = ""
 
     @property
     def told(self) -> dict[str, str]:
@@ -44,6 +47,7 @@ class Endpoints:
             "http_endpoint": self.http,
             "store_host": self.store_host,
             "rocketmq_endpoint": self.rocketmq_advertise,
+            "rocketmq_grpc_endpoint": self.rocketmq_grpc_advertise,
         }
 
 
@@ -69,19 +73,20 @@ def choose_endpoints(config: NodeConfig) -> Endpoints:
         advertise = listen
     elif split_endpoint(advertise)[1] == 0:
         advertise = join(split_endpoint(advertise)[0], port)
-    rocketmq, rocketmq_advertise = _rocketmq(config)
-    # RocketMQ's clients read a message by its id from the address in the id
-    store_host = config.store.store_host or numeric(rocketmq_advertise or advertise)
-    return Endpoints(listen, advertise, http, data, store_host, rocketmq, rocketmq_advertise)
-
-
-def _rocketmq(config: NodeConfig) -> tuple[str, str]:
-    """The last two of Endpoints."""
     section = config.rocketmq_clients
-    if not section.on:
+    rocketmq = _of_clients("listen", section.listen, section.advertise)
+    grpc = _of_clients("grpc_listen", section.grpc_listen, section.grpc_advertise)
+    # RocketMQ's clients read a message by its id from the address in the id
+    store_host = config.store.store_host or numeric(rocketmq[1] or advertise)
+    return Endpoints(listen, advertise, http, data, store_host, *rocketmq, *grpc)
+
+
+def _of_clients(key: str, listen: str, advertise: str) -> tuple[str, str]:
+    """A port of RocketMQ's clients: where it is, and what they are told."""
+    if not listen:
         return "", ""
-    listen = usable("rocketmq_clients.listen", section.listen)
-    host, port = split_endpoint(section.advertise or listen)
+    listen = usable(f"rocketmq_clients.{key}", listen)
+    host, port = split_endpoint(advertise or listen)
     return listen, join(host, port or split_endpoint(listen)[1])
 
 

@@ -269,7 +269,13 @@ class NodeConfig(BaseSettings):
         )
 
     def ha_config(
-        self, *, endpoint: str, http_endpoint: str, store_host: str, rocketmq_endpoint: str = ""
+        self,
+        *,
+        endpoint: str,
+        http_endpoint: str,
+        store_host: str,
+        rocketmq_endpoint: str = "",
+        rocketmq_grpc_endpoint: str = "",
     ) -> HaConfig:
         """The replication's settings; the endpoints are those that others use."""
         return HaConfig(
@@ -280,6 +286,7 @@ class NodeConfig(BaseSettings):
             http_endpoint=http_endpoint,
             store_host=store_host,
             rocketmq_endpoint=rocketmq_endpoint,
+            rocketmq_grpc_endpoint=rocketmq_grpc_endpoint,
             master_endpoint=self.master,
             security=self.peer_security(),
             **_values(ReplicationConfig, self.replication),

@@ -7,8 +7,14 @@
 The port is name server and broker in one. Its wire has the TLS of the node by its first byte, and
 knows callers by signatures or certificates, so the rules for addresses that other machines reach
 are those of the node, with one exception: `plaintext`.
+
+    grpc_listen = "0.0.0.0:8081"
+    grpc_advertise = "10.0.0.7:8081"
+
+is the port of clients of the 5.x API, which is gRPC. It has TLS or has not, and the same rules.
 """
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from annotated_types import Ge, Le, MinLen
@@ -30,6 +36,12 @@ class RocketmqClientsSection(Section):
     advertise: str = ""
     """host:port that clients are told for this node; if empty, the value of listen. Clients have to
     reach it: it may not be a wildcard."""
+    grpc_listen: str = ""
+    """host:port for RocketMQ's clients of the 5.x API (gRPC); empty means none, port 0 any free
+    port. It is what clients have as their endpoints."""
+    grpc_advertise: str = ""
+    """host:port that clients of the 5.x API are told for this node; if empty, the value of
+    grpc_listen. Clients have to reach it: it may not be a wildcard."""
     broker_name: str = ""
     """brokerName that clients see, the same on all nodes of a cluster; if empty, cluster_id."""
     cluster_name: Annotated[str, MinLen(1)] = "DefaultCluster"
@@ -43,7 +55,7 @@ class RocketmqClientsSection(Section):
     """Whether clients may come without encryption to a node with [tls], or to an address that other
     machines reach. Their secrets are not sent, their messages can be read on the way."""
 
-    @field_validator("listen", "advertise")
+    @field_validator("listen", "advertise", "grpc_listen", "grpc_advertise")
     @classmethod
     def _is_endpoint(cls, value: str) -> str:
         if value:
@@ -52,22 +64,27 @@ class RocketmqClientsSection(Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> "RocketmqClientsSection":
-        set_keys = sorted(self.model_fields_set - {"listen"})
-        if not self.listen and set_keys:
-            raise ValueError(f"listen: required with {', '.join(set_keys)}")
-        if self.listen and not self.advertise and split_endpoint(self.listen)[0] in WILDCARDS:
-            raise ValueError(
-                "advertise: required because listen is a wildcard: give host:port at which clients "
-                "reach this node"
-            )
-        if self.advertise and split_endpoint(self.advertise)[0] in WILDCARDS:
-            raise ValueError("advertise: a wildcard is no address that a client can reach")
+        set_keys = sorted(self.model_fields_set - {"listen", "grpc_listen"})
+        if not (self.listen or self.grpc_listen) and set_keys:
+            raise ValueError(f"listen or grpc_listen: required with {', '.join(set_keys)}")
+        for listen, advertise in (("listen", "advertise"), ("grpc_listen", "grpc_advertise")):
+            listens, told = getattr(self, listen), getattr(self, advertise)
+            if told and not listens:
+                raise ValueError(f"{listen}: required with {advertise}")
+            if listens and not told and split_endpoint(listens)[0] in WILDCARDS:
+                raise ValueError(
+                    f"{advertise}: required because {listen} is a wildcard: give host:port at "
+                    "which clients reach this node"
+                )
+            if told and split_endpoint(told)[0] in WILDCARDS:
+                raise ValueError(f"{advertise}: a wildcard is no address that a client can reach")
         return self
 
     @property
-    def on(self) -> bool:
-        """Whether there is such a port at all."""
-        return bool(self.listen)
+    def ports(self) -> dict[str, str]:
+        """What it listens on: key -> host:port."""
+        both = {"listen": self.listen, "grpc_listen": self.grpc_listen}
+        return {key: value for key, value in both.items() if value}
 
 
 def rocketmq_clients_fault(
@@ -80,28 +97,39 @@ def rocketmq_clients_fault(
 ) -> str:
     """Why a node must not start with this section; empty if it may. `others` are what it listens
     on besides, key -> host:port; `proven`: callers have to prove who they are."""
-    if not section.on:
-        return ""
-    host, port = split_endpoint(section.listen)
+    ports = section.ports
+    taken = others
+    for key, value in ports.items():
+        if fault := _of_port(f"rocketmq_clients.{key}", value, taken):
+            return fault
+        taken = {**taken, f"rocketmq_clients.{key}": value}
+    for key, value in ports.items():
+        host = split_endpoint(value)[0]
+        if insecure or is_loopback(host):
+            continue
+        lacking = ""
+        if not proven:
+            lacking = "a proof of who calls: set security.access_file (docs/security.md)"
+        elif not (tls or section.plaintext):
+            lacking = (
+                "TLS: set tls.cert_file and tls.key_file, or rocketmq_clients.plaintext = true "
+                "where messages may travel in the clear"
+            )
+        if lacking:
+            return (
+                f"rocketmq_clients.{key}: other machines reach {host}, and this node lacks "
+                f"{lacking}; or listen on 127.0.0.1; or, where every machine of the network is "
+                "trusted, set insecure = true"
+            )
+    return ""
+
+
+def _of_port(name: str, endpoint: str, others: Mapping[str, str]) -> str:
+    """Why this port cannot be listened on beside the others."""
+    host, port = split_endpoint(endpoint)
     for key, value in others.items():
         other = split_endpoint(value) if value else ("", 0)
         hosts = {host, other[0]}
         if port and other[1] == port and (len(hosts) == 1 or hosts.intersection(WILDCARDS)):
-            return f"rocketmq_clients.listen: port {port} is that of {key}: give another one"
-    if insecure or is_loopback(host):
-        return ""
-    lacking = ""
-    if not proven:
-        lacking = "a proof of who calls: set security.access_file (docs/security.md)"
-    elif not (tls or section.plaintext):
-        lacking = (
-            "TLS: set tls.cert_file and tls.key_file, or rocketmq_clients.plaintext = true where "
-            "messages may travel in the clear"
-        )
-    if not lacking:
-        return ""
-    return (
-        f"rocketmq_clients.listen: other machines reach {host}, and this node lacks {lacking}; or "
-        "listen on 127.0.0.1; or, where every machine of the network is trusted, set "
-        "insecure = true"
-    )
+            return f"{name}: port {port} is that of {key}: give another one"
+    return ""

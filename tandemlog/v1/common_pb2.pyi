@@ -242,6 +242,7 @@ class NodeStatus(_message.Message):
     COMMIT_LOG_FILE_SIZE_FIELD_NUMBER: _builtins.int
     UPTIME_SECONDS_FIELD_NUMBER: _builtins.int
     ROCKETMQ_ENDPOINT_FIELD_NUMBER: _builtins.int
+    ROCKETMQ_GRPC_ENDPOINT_FIELD_NUMBER: _builtins.int
     ALARM_FIELD_NUMBER: _builtins.int
     FAULTS_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
@@ -272,6 +273,8 @@ class NodeStatus(_message.Message):
     uptime_seconds: _builtins.float
     rocketmq_endpoint: _builtins.str
     """host:port that RocketMQ's clients are told; empty: it has no such port"""
+    rocketmq_grpc_endpoint: _builtins.str
+    """the same for clients of RocketMQ's 5.x API"""
     alarm: _builtins.str
     """the master may lack acknowledged messages that this node holds"""
     version: _builtins.str
@@ -303,13 +306,14 @@ class NodeStatus(_message.Message):
         commit_log_file_size: _builtins.int = ...,
         uptime_seconds: _builtins.float = ...,
         rocketmq_endpoint: _builtins.str = ...,
+        rocketmq_grpc_endpoint: _builtins.str = ...,
         alarm: _builtins.str = ...,
         faults: _abc.Iterable[_builtins.str] | None = ...,
         version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "detail", b"detail", "endpoint", b"endpoint", "epoch", b"epoch", "faults", b"faults", "flushed_offset", b"flushed_offset", "http_endpoint", b"http_endpoint", "in_sync", b"in_sync", "incarnation", b"incarnation", "lag_bytes", b"lag_bytes", "lag_seconds", b"lag_seconds", "min_offset", b"min_offset", "node_id", b"node_id", "reput_offset", b"reput_offset", "rocketmq_endpoint", b"rocketmq_endpoint", "role", b"role", "state", b"state", "store_host", b"store_host", "uptime_seconds", b"uptime_seconds", "version", b"version", "wrote_offset", b"wrote_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "detail", b"detail", "endpoint", b"endpoint", "epoch", b"epoch", "faults", b"faults", "flushed_offset", b"flushed_offset", "http_endpoint", b"http_endpoint", "in_sync", b"in_sync", "incarnation", b"incarnation", "lag_bytes", b"lag_bytes", "lag_seconds", b"lag_seconds", "min_offset", b"min_offset", "node_id", b"node_id", "reput_offset", b"reput_offset", "rocketmq_endpoint", b"rocketmq_endpoint", "rocketmq_grpc_endpoint", b"rocketmq_grpc_endpoint", "role", b"role", "state", b"state", "store_host", b"store_host", "uptime_seconds", b"uptime_seconds", "version", b"version", "wrote_offset", b"wrote_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

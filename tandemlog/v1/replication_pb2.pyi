@@ -138,6 +138,7 @@ class SlaveHello(_message.Message):
     COMMIT_LOG_FILE_SIZE_FIELD_NUMBER: _builtins.int
     STORE_HOST_FIELD_NUMBER: _builtins.int
     ROCKETMQ_ENDPOINT_FIELD_NUMBER: _builtins.int
+    ROCKETMQ_GRPC_ENDPOINT_FIELD_NUMBER: _builtins.int
     CHECKSUMS_FIELD_NUMBER: _builtins.int
     ACCEPTED_EPOCH_FIELD_NUMBER: _builtins.int
     MASTER_ID_FIELD_NUMBER: _builtins.int
@@ -158,6 +159,8 @@ class SlaveHello(_message.Message):
     store_host: _builtins.str
     rocketmq_endpoint: _builtins.str
     """where RocketMQ's clients reach it; empty: nowhere"""
+    rocketmq_grpc_endpoint: _builtins.str
+    """the same for those of the 5.x API"""
     accepted_epoch: _builtins.int
     """the highest epoch that the slave has followed or led"""
     master_id: _builtins.str
@@ -193,6 +196,7 @@ class SlaveHello(_message.Message):
         commit_log_file_size: _builtins.int = ...,
         store_host: _builtins.str = ...,
         rocketmq_endpoint: _builtins.str = ...,
+        rocketmq_grpc_endpoint: _builtins.str = ...,
         checksums: _abc.Iterable[Global___LogChecksum] | None = ...,
         accepted_epoch: _builtins.int = ...,
         master_id: _builtins.str = ...,
@@ -203,7 +207,7 @@ class SlaveHello(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_doubted_offset", b"_doubted_offset", "build", b"build", "doubted_offset", b"doubted_offset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_doubted_offset", b"_doubted_offset", "accepted_epoch", b"accepted_epoch", "build", b"build", "checksums", b"checksums", "cluster_id", b"cluster_id", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "doubted_offset", b"doubted_offset", "endpoint", b"endpoint", "epochs", b"epochs", "http_endpoint", b"http_endpoint", "incarnation", b"incarnation", "master_id", b"master_id", "master_incarnation", b"master_incarnation", "max_offset", b"max_offset", "min_offset", b"min_offset", "needs_prologue", b"needs_prologue", "node_id", b"node_id", "rocketmq_endpoint", b"rocketmq_endpoint", "store_host", b"store_host"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_doubted_offset", b"_doubted_offset", "accepted_epoch", b"accepted_epoch", "build", b"build", "checksums", b"checksums", "cluster_id", b"cluster_id", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "doubted_offset", b"doubted_offset", "endpoint", b"endpoint", "epochs", b"epochs", "http_endpoint", b"http_endpoint", "incarnation", b"incarnation", "master_id", b"master_id", "master_incarnation", b"master_incarnation", "max_offset", b"max_offset", "min_offset", b"min_offset", "needs_prologue", b"needs_prologue", "node_id", b"node_id", "rocketmq_endpoint", b"rocketmq_endpoint", "rocketmq_grpc_endpoint", b"rocketmq_grpc_endpoint", "store_host", b"store_host"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__doubted_offset: _TypeAlias = _typing.Literal["doubted_offset"]  # noqa: Y015
     _WhichOneofArgType__doubted_offset: _TypeAlias = _typing.Literal["_doubted_offset", b"_doubted_offset"]  # noqa: Y015

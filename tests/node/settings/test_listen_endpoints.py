@@ -32,6 +32,33 @@ def test_ids_of_messages_name_the_address_that_rocketmqs_clients_read_them_from(
     assert chosen.store_host == "10.0.0.7:9876"
 
 
+def test_clients_of_the_5x_api_have_a_port_of_their_own() -> None:
+    section = RocketmqClientsSection(
+        grpc_listen="127.0.0.1:0", grpc_advertise="mq.example.org:8081"
+    )
+    chosen = choose_endpoints(NodeConfig(listen="127.0.0.1:0", rocketmq_clients=section))
+    assert chosen.rocketmq == chosen.rocketmq_advertise == ""
+    assert not chosen.rocketmq_grpc.endswith(":0")
+    assert chosen.told["rocketmq_grpc_endpoint"] == "mq.example.org:8081"
+
+
+@pytest.mark.parametrize(
+    ("section", "fault"),
+    [
+        ({"grpc_listen": "0.0.0.0:8081"}, "grpc_advertise: required because grpc_listen is a wild"),
+        ({"listen": "127.0.0.1:1", "grpc_advertise": "h:1"}, "grpc_listen: required with grpc_adv"),
+        ({"broker_name": "b"}, "listen or grpc_listen: required with broker_name"),
+        ({"listen": "127.0.0.1:8", "grpc_listen": "127.0.0.1:8"}, "port 8 is that of rocketmq_cli"),
+        ({"grpc_listen": "10.0.0.7:8081"}, "grpc_listen: other machines reach 10.0.0.7, and this"),
+    ],
+)
+def test_ports_of_rocketmqs_clients_that_cannot_be_are_refused(
+    section: dict[str, str], fault: str
+) -> None:
+    with pytest.raises(ValueError, match=fault):
+        NodeConfig.model_validate({"listen": "127.0.0.1:0", "rocketmq_clients": section})
+
+
 def test_a_taken_port_is_named_with_its_setting() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -81,6 +81,11 @@ class RocketmqClientsSection(Section):
         return self
 
     @property
+    def on(self) -> bool:
+        """Whether there is a port of either kind."""
+        return bool(self.ports)
+
+    @property
     def ports(self) -> dict[str, str]:
         """What it listens on: key -> host:port."""
         both = {"listen": self.listen, "grpc_listen": self.grpc_listen}

@@ -31,12 +31,17 @@ class FewReaders:
 
     own: int = 0
     in_sync: tuple[int, ...] = ()
+    led: bool = True
+    """Whether a master is known."""
 
     def own_id(self) -> int:
         return self.own
 
     def slaves(self) -> tuple[int, ...]:
         return self.in_sync
+
+    def another_leads(self) -> bool:
+        return self.led and self.own != 0
 
 
 @dataclass

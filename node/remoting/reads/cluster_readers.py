@@ -35,6 +35,12 @@ class ClusterReaders:
         """See Readers."""
         return MASTER_ID if self._nodes.leads() else self._nodes.number()
 
+    def another_leads(self) -> bool:
+        """See Readers."""
+        if self._nodes.leads():
+            return False
+        return any(each.leads and each.up and each.address for each in self._nodes.nodes())
+
     def slaves(self) -> tuple[int, ...]:
         """See Readers. One look serves the pulls of a moment."""
         now = self._now()

@@ -79,6 +79,9 @@ class Readers(Protocol):
         """The slaves in sync whose address for RocketMQ's clients is known, in ascending order; of
         this node too."""
 
+    def another_leads(self) -> bool:
+        """Whether there is a master that clients reach, and this node is not it."""
+
 
 class NoSlaves:
     """Of a node without a cluster."""
@@ -88,6 +91,9 @@ class NoSlaves:
 
     def slaves(self) -> tuple[int, ...]:
         return ()
+
+    def another_leads(self) -> bool:
+        return False
 
 
 Subscribed = Callable[[str, str], Subscription | None]

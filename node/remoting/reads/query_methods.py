@@ -1,9 +1,13 @@
 """Requests 12 and 33: messages by key, by unique id, and by their position in the log.
 
-Both are served by any node. The index knows hashes; the store compares the keys of the records that
-it returns, so there is nothing that only has the same hash. At a position that a client names there
-may be the middle of a record: what is returned begins with a head that names this very position,
-and its checksum is right.
+A client asks each broker name of a route for a key, and puts the answers together. In a cluster
+each slave has a name there (rocketmq/clients/routes.py), and has what the master has: so a slave
+says that it has nothing, and leaves the answer to the master, if clients reach one.
+
+A position is looked up by any node. The index knows hashes; the store compares the keys of the
+records that it returns, so there is nothing that only has the same hash. At a position that a
+client names there may be the middle of a record: what is returned begins with a head that names
+this very position, and its checksum is right.
 """
 
 from collections.abc import Mapping
@@ -29,6 +33,7 @@ from ...pulls.known_queues import KnownQueues
 from ...pulls.read_turns import ReadTurns
 from ...services.broker_service import MAX_LOOKED_UP, RECORDS_BYTES
 from ..door.remoting_call import Method, RemotingCall, RemotingRefusedError
+from .pull_methods import Readers
 from .read_rights import RETRY
 
 
@@ -36,12 +41,18 @@ class QueryMethods:
     """See the module."""
 
     def __init__(
-        self, store: MessageStore, known: KnownQueues, turns: ReadTurns, dispatch: DispatchWait
+        self,
+        store: MessageStore,
+        known: KnownQueues,
+        turns: ReadTurns,
+        dispatch: DispatchWait,
+        readers: Readers,
     ) -> None:
         self._store = store
         self._known = known
         self._turns = turns
         self._dispatch = dispatch
+        self._readers = readers
 
     def methods(self) -> Mapping[int, Method]:
         """By request code."""
@@ -55,6 +66,12 @@ class QueryMethods:
         asked = read_key_query(call.request.fields)
         _require_read(call.caller, asked.topic)
         self._known.check_topic(asked.topic)
+        if self._readers.another_leads():
+            return call.request.response(
+                code=ResponseCode.QUERY_NOT_FOUND,
+                remark="the master answers queries by key, so that no message comes twice",
+                fields=index_fields(0, 0),
+            )
         await self._dispatch.confirmed()
         found = await self._turns.run(
             call.caller,

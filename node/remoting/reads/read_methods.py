@@ -12,7 +12,7 @@ from ...roles.role import CurrentRole
 from ...services.group_service import GroupService
 from .group_commits import GroupCommits
 from .offset_methods import OffsetMethods
-from .pull_methods import PullMethods, Readers, Subscribed
+from .pull_methods import NoSlaves, PullMethods, Readers, Subscribed
 from .query_methods import QueryMethods
 
 
@@ -51,5 +51,5 @@ def read_methods(
             current,
             recent_bytes=reads.limits.far_behind_bytes,
         ),
-        QueryMethods(store, known, turns, dispatch),
+        QueryMethods(store, known, turns, dispatch, readers or NoSlaves()),
     )

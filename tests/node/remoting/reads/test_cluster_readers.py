@@ -14,6 +14,7 @@ class FewNodes:
     """Three nodes with the numbers 1 to 3, the first of which may lead."""
 
     leading: bool = True
+    first_leads: bool = True
 
     def leads(self) -> bool:
         return self.leading
@@ -22,7 +23,8 @@ class FewNodes:
         return 2
 
     def nodes(self) -> list[RouteNode]:
-        return [RouteNode(each, f"n{each}:1", leads=each == 1) for each in (1, 2, 3)]
+        first = 1 if self.first_leads else 0
+        return [RouteNode(each, f"n{each}:1", leads=each == first) for each in (1, 2, 3)]
 
 
 def rows(*, master: bool = True, third: str = IN_SYNC) -> list[common_pb2.NodeStatus]:
@@ -48,3 +50,13 @@ def test_slaves_in_sync_are_kept_while_no_master_is_known() -> None:
     seen[0], now[0] = rows(master=False), 2.0
     assert readers.slaves() == (2,)
     assert readers.own_id() == 2
+
+
+def test_another_node_leads_while_a_master_is_known_that_is_not_this_one() -> None:
+    nodes: Any = FewNodes()
+    readers = ClusterReaders(nodes, rows, lambda: 0.0)
+    assert not readers.another_leads()
+    nodes.leading = False
+    assert readers.another_leads()
+    nodes.first_leads = False
+    assert not readers.another_leads()

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,11 +10,14 @@ from pathlib import Path
 import pytest
 
 import tandemlog
+from interop.jars import TARGET
 from interop.nodes_for_clients import a_node
+from interop.rocketmq import BROKER_NAME
 
 pytestmark = pytest.mark.interop
 
-PROGRAM = Path(__file__).parent / "cpp" / "classic_program.py"
+HERE = Path(__file__).parent
+PROGRAM = HERE / "cpp" / "classic_program.py"
 MESSAGES, QUEUES = 20, 4
 
 
@@ -41,4 +45,34 @@ def test_the_cpp_client(tmp_path: Path) -> None:
             "keys": [f"key{number:02} {number} tag" for number in numbers],
             "times": {"delivery 0": MESSAGES},
         },
+    }
+
+
+@pytest.mark.skipif(shutil.which("go") is None, reason="needs Go")
+def test_the_go_client(tmp_path: Path) -> None:
+    TARGET.mkdir(exist_ok=True)
+    program = TARGET / "go-clients"
+    subprocess.run(["go", "build", "-o", str(program), "."], cwd=HERE / "go", check=True)
+    with a_node(tmp_path) as node:
+        with tandemlog.Admin(node.endpoint) as admin:
+            for topic in ("Sent", "Ordered", "Delayed", "Halves"):
+                admin.create_topic(topic, QUEUES)
+        done = subprocess.run(
+            [str(program), node.address, BROKER_NAME],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=150,
+            cwd=tmp_path,
+        )
+    assert json.loads(done.stdout) == {
+        "sent": {
+            "statuses": {"sync 0": 10, "batch 0": 1, "async 0": 5},
+            "received": [f"key{number:02} {number}" for number in range(25)],
+            "times": {"delivery 0": 25, "delivery 1": 1},
+            "pulled": [f"key{number:02} body {number}" for number in range(25)],
+        },
+        "ordered": {key: [str(number) for number in range(8)] for key in "abc"},
+        "delayed": [f"key{number:02} due" for number in range(3)],
+        "transactions": ["key02 commit", "key03 commit when asked"],
     }

@@ -1,0 +1,59 @@
+// What a Go program does with RocketMQ's client: each kind of send, a push consumer that fails one
+// message once, a pull of each queue, order by key, delays, and transactions. It prints one object of
+// JSON, without what differs by chance.
+//
+//	usage: clients NAME_SERVER BROKER_NAME
+//
+// The topics Sent, Ordered, Delayed and Halves exist.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/apache/rocketmq-client-go/v2/primitive"
+	"github.com/apache/rocketmq-client-go/v2/rlog"
+)
+
+func main() {
+	rlog.SetLogLevel("error")
+	names := primitive.NamesrvAddr{os.Args[1]}
+	seen := map[string]interface{}{}
+	var lock sync.Mutex
+	var wait sync.WaitGroup
+	for name, scenario := range map[string]func(primitive.NamesrvAddr) interface{}{
+		"sent":         sent,
+		"ordered":      ordered,
+		"delayed":      delayed,
+		"transactions": transactions,
+	} {
+		name, scenario := name, scenario
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			found := scenario(names)
+			lock.Lock()
+			defer lock.Unlock()
+			seen[name] = found
+		}()
+	}
+	wait.Wait()
+	check(json.NewEncoder(os.Stdout).Encode(seen))
+}
+
+func check(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func message(topic string, number int) *primitive.Message {
+	found := primitive.NewMessage(topic, []byte(fmt.Sprintf("body %d", number)))
+	found.WithTag("tag")
+	found.WithKeys([]string{fmt.Sprintf("key%02d", number)})
+	found.WithProperty("number", fmt.Sprint(number))
+	return found
+}

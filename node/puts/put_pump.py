@@ -25,6 +25,7 @@ import asyncio
 import logging
 import queue
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tandemlog.format.constants import Buffer
@@ -97,6 +98,7 @@ class PutPump:
         self._room.set()
         self._quiet = asyncio.Event()
         self._quiet.set()
+        self._after_appends: list[Callable[[], None]] = []
         self._stopping = False
         self._refusing: set[asyncio.Task[None]] = set()
 
@@ -185,6 +187,10 @@ class PutPump:
         if self._pending_bytes >= self._limits.max_pending_bytes:
             self._room.clear()
         self._queue.put(pending)
+
+    def after_appends(self, call: Callable[[], None]) -> None:
+        """Call it once in the loop, when the writer has come to the end of what it took."""
+        self._after_appends.append(call)
 
     def _check_pending(self, byte_size: int) -> None:
         limit = HARD_LIMIT * self._limits.max_pending_bytes
@@ -283,6 +289,9 @@ class PutPump:
                     pending.refuse_with(error)
             elif pending.stored(self._waiters):
                 waiting = True
+        calls, self._after_appends = self._after_appends, []
+        for call in calls:
+            call()
         if waiting:
             self._waiters.check()
         if doubted:

@@ -100,37 +100,43 @@ def read_send(request: Command) -> SendRequest:
     """Raises FormatError, which names the field, for a header that no send has."""
     code, fields = request.code, request.fields
     names = _LONG if code == RequestCode.SEND_MESSAGE else _SHORT
-    topic = fields.get(names.topic)
+    get, small = fields.get, _SMALL.get
+    topic = get(names.topic)
     if not topic:
         raise FormatError(f"request {code}: field {names.topic!r} (the topic) is missing")
-    most = fields.get(names.max_reconsume_times)
+    # nearly every number of a header is one of a few texts
+    queues = small(get(names.default_queues, "0"))
+    queue_id = small(get(names.queue_id, "-1"))
+    sys_flag = small(get(names.sys_flag, "0"))
+    flag = small(get(names.flag, "0"))
+    times = small(get(names.reconsume_times, "0"))
+    most = get(names.max_reconsume_times)
     return SendRequest(
-        fields.get(names.group, ""),
+        get(names.group, ""),
         topic,
-        fields.get(names.default_topic, ""),
-        _i32(fields, names.default_queues, 0, code),
-        _i32(fields, names.queue_id, -1, code),
-        _i32(fields, names.sys_flag, 0, code),
-        _number(fields, names.born_timestamp, 0, code, -_MAX_I64, _MAX_I64),
-        _i32(fields, names.flag, 0, code),
-        fields.get(names.properties) or "",
-        _i32(fields, names.reconsume_times, 0, code),
-        None if most is None else _i32(fields, names.max_reconsume_times, 0, code),
-        code == RequestCode.SEND_BATCH_MESSAGE or fields.get(names.batch) == "true",
+        get(names.default_topic, ""),
+        _i32(fields, names.default_queues, code) if queues is None else queues,
+        _i32(fields, names.queue_id, code) if queue_id is None else queue_id,
+        _i32(fields, names.sys_flag, code) if sys_flag is None else sys_flag,
+        _number(fields, names.born_timestamp, code, -_MAX_I64, _MAX_I64),
+        _i32(fields, names.flag, code) if flag is None else flag,
+        get(names.properties) or "",
+        _i32(fields, names.reconsume_times, code) if times is None else times,
+        None if most is None else _i32(fields, names.max_reconsume_times, code),
+        code == RequestCode.SEND_BATCH_MESSAGE or get(names.batch) == "true",
         request.body,
     )
 
 
-def _i32(fields: Mapping[str, str], name: str, default: int, code: int) -> int:
-    return _number(fields, name, default, code, _MIN_I32, _MAX_I32)
+_SMALL: Final[Mapping[str, int]] = {str(number): number for number in range(-1, 1024)}
 
 
-def _number(
-    fields: Mapping[str, str], name: str, default: int, code: int, least: int, most: int
-) -> int:
-    text = fields.get(name)
-    if text is None:
-        return default
+def _i32(fields: Mapping[str, str], name: str, code: int) -> int:
+    return _number(fields, name, code, _MIN_I32, _MAX_I32)
+
+
+def _number(fields: Mapping[str, str], name: str, code: int, least: int, most: int) -> int:
+    text = fields.get(name, "0")
     try:
         # a text of a million digits costs seconds to read
         number = int(text) if len(text) <= _MOST_DIGITS + 1 else _MAX_I64 + 1

@@ -55,6 +55,7 @@ OTHER: Final = LANGUAGES.index("OTHER")
 
 _LENGTH = Struct(">i")
 _HEAD = Struct(">iI")
+_MARK = Struct(">I")
 _BINARY = Struct(">hBhii")
 _SHORT = Struct(">h")
 _INTEGERS = range(-(1 << 31), 1 << 31)
@@ -163,13 +164,17 @@ class CommandReader:
                         "it the port of a RocketMQ broker or name server?"
                     )
                 end = at + _LENGTH.size + length
+                mark = 0
                 if size - at >= _HEAD.size:
-                    self._check_header(data, at, length)
+                    (mark,) = _MARK.unpack_from(data, at + _LENGTH.size)
+                    header = mark & 0xFFFFFF
+                    if header > length - _LENGTH.size or header > self.max_header:
+                        raise self._unfit(header, length)
                 if end > size:
                     self.announced = _LENGTH.size + length
                     buffer += data[at:]
                     return None
-                commands.append(_decode(data, at, end))
+                commands.append(_decode(data, at + _HEAD.size, end, mark))
                 at = end
         except ProtocolError as fault:
             return fault
@@ -177,25 +182,21 @@ class CommandReader:
         self.announced = _LENGTH.size if buffer else 0
         return None
 
-    def _check_header(self, data: bytes | memoryview, at: int, length: int) -> None:
-        header = _HEAD.unpack_from(data, at)[1] & 0xFFFFFF
+    def _unfit(self, header: int, length: int) -> ProtocolError:
         if header > length - _LENGTH.size:
-            raise ProtocolError(f"a header of {header} bytes came in a command of {length} bytes")
-        if header > self.max_header:
-            raise ProtocolError(f"a header of {header} bytes came, the most is {self.max_header}")
+            return ProtocolError(f"a header of {header} bytes came in a command of {length} bytes")
+        return ProtocolError(f"a header of {header} bytes came, the most is {self.max_header}")
 
 
-def _decode(data: bytes | memoryview, at: int, end: int) -> Command:
-    (mark,) = _LENGTH.unpack_from(data, at + _LENGTH.size)
-    header_format = mark >> 24 & 0xFF
-    begin = at + _HEAD.size
+def _decode(data: bytes | memoryview, begin: int, end: int, mark: int) -> Command:
+    """The command whose header begins at `begin`; `mark` says the header's format and length."""
     split = begin + (mark & 0xFFFFFF)
-    header = bytes(data[begin:split])
     body = bytes(data[split:end]) if split < end else b""
+    header_format = mark >> 24
     if header_format == JSON_HEADER:
-        return _from_json(header, body)
+        return _from_json(bytes(data[begin:split]), body)
     if header_format == BINARY_HEADER:
-        return _from_binary(header, body)
+        return _from_binary(bytes(data[begin:split]), body)
     raise ProtocolError(f"a header of the unknown format {header_format} came")
 
 
@@ -330,12 +331,23 @@ def _from_binary(header: bytes, body: bytes) -> Command:
         (end,) = _LENGTH.unpack_from(header, at)
         at += _LENGTH.size
         end += at
+        size, ascii_text = len(header), header.decode() if header.isascii() else ""
+        short, number = _SHORT.unpack_from, _LENGTH.unpack_from
         while at < end:
-            (length,) = _SHORT.unpack_from(header, at)
+            begin = at + 2
+            (length,) = short(header, at)
             if length < 0:
                 raise error(f"a name of {length} bytes at {at}")
-            name = header[at + _SHORT.size : at + _SHORT.size + length].decode()
-            fields[name], at = _text_at(header, at + _SHORT.size + length)
+            at = begin + length
+            (length,) = number(header, at)
+            first, last = at + 4, at + 4 + (length if length > 0 else 0)
+            if last > size:
+                raise error(f"a text of {length} bytes at {at} of {size}")
+            if ascii_text:  # places of letters are those of bytes
+                fields[ascii_text[begin:at]] = ascii_text[first:last]
+            else:
+                fields[header[begin:at].decode()] = header[first:last].decode()
+            at = last
             if len(fields) > MAX_FIELDS:
                 raise error(f"more than {MAX_FIELDS} fields")
     except (error, UnicodeDecodeError) as fault:

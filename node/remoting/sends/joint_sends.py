@@ -1,8 +1,13 @@
-"""Sends of all connections: those of one turn of the loop are appended together, or parked.
+"""Sends of all connections: those that come while the log is busy are appended together.
 
-    turn of the loop    A  B  C ──▶ the pump takes puts      ──▶ JointPut
-                                ──▶ this master cannot yet   ──▶ parked, again after PARK_STEP_S
-                                ──▶ no longer the master     ──▶ refused: the door hands them on
+    A          ──▶ the log is idle          ──▶ JointPut, at the end of this turn of the loop
+    B  C  D    ──▶ A is being appended      ──▶ JointPut, when A is in the log
+    E          ──▶ this master cannot yet   ──▶ parked, again after PARK_STEP_S
+    F          ──▶ no longer the master     ──▶ refused: the door hands them on
+
+An append costs nearly the same for one message and for a hundred. So there is one append under way
+at a time, and the more messages come, the less one costs: none waits longer than for the append
+that it would have stood behind. Sends of MOST_JOINT_BYTES are not kept back.
 
 A client of RocketMQ that hears "busy" tries three times within milliseconds, and then gives up; its
 own patience is three seconds. So a master that waits for its slaves, or for its lease, keeps a send
@@ -48,7 +53,10 @@ class JointSends:
         self._most_parked_bytes = most_parked_bytes
         self._park_s = park_s
         self._loop = asyncio.get_running_loop()
-        self._turn: list[SendPut] = []
+        self._coming: list[SendPut] = []
+        self._coming_bytes = 0
+        self._scheduled = False
+        self._appending = False
         self._parked: deque[SendPut] = deque()
         self._parked_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -60,13 +68,17 @@ class JointSends:
         return len(self._parked)
 
     def add(self, send: SendPut) -> None:
-        """Append it with the others of this turn; `send.answer` gets what became of it."""
-        if not self._turn:
+        """Append it with the others that come now; `send.answer` gets what became of it."""
+        self._coming.append(send)
+        self._coming_bytes += send.byte_size
+        if not self._scheduled and (not self._appending or self._is_full()):
+            self._scheduled = True
             self._loop.call_soon(self._end_turn)
-        self._turn.append(send)
 
     def close(self) -> None:
-        """Refuse what is parked: the node stops."""
+        """Refuse what is parked: the node stops. What was kept back is appended."""
+        if self._appending:
+            self._end_turn()
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -74,8 +86,17 @@ class JointSends:
         self._parked.clear()
         self._parked_bytes = 0
 
+    def _is_full(self) -> bool:
+        return self._coming_bytes >= MOST_JOINT_BYTES or len(self._coming) >= MOST_JOINT_REQUESTS
+
+    def _appended(self) -> None:
+        self._appending = False
+        if self._coming and not self._scheduled:
+            self._end_turn()
+
     def _end_turn(self) -> None:
-        sends, self._turn = self._turn, []
+        self._scheduled = False
+        sends, self._coming, self._coming_bytes = self._coming, [], 0
         if self._closed:
             self._refuse(sends, _stopping())
         elif self._parked:
@@ -102,6 +123,9 @@ class JointSends:
                 self._refuse(sends, refusal)
             return
         self._pump.enqueue(put)
+        if not self._appending:
+            self._appending = True
+            self._pump.after_appends(self._appended)
 
     # ---- parking
 

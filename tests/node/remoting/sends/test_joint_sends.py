@@ -1,6 +1,7 @@
 """Sends that are joined, parked until the master may take them, and refused in the end."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,7 @@ class FakePump:
     refusal: RequestRefusedError | None = None
     taken: list[JointPut] = field(default_factory=list)
     stats: AckStats = field(default_factory=AckStats)
+    waiting: list[Callable[[], None]] = field(default_factory=list)
 
     def admit(self, byte_size: int, durability: int) -> None:
         if self.refusal is not None:
@@ -32,6 +34,15 @@ class FakePump:
 
     def enqueue(self, pending: JointPut) -> None:
         self.taken.append(pending)
+
+    def after_appends(self, call: Callable[[], None]) -> None:
+        self.waiting.append(call)
+
+    def append(self) -> None:
+        """All that was taken is in the log."""
+        waiting, self.waiting = self.waiting, []
+        for call in waiting:
+            call()
 
     @property
     def bodies(self) -> list[list[bytes]]:
@@ -63,9 +74,58 @@ async def test_what_comes_in_one_turn_is_joined() -> None:
     for record in (b"a", b"b"):
         joint.add(put(record))
     await turn()
+    pump.append()
     joint.add(put(b"c"))
     await turn()
     assert pump.bodies == [[b"a", b"b"], [b"c"]]
+
+
+async def test_what_comes_during_an_append_is_joined_after_it() -> None:
+    pump = FakePump()
+    joint = joint_sends(pump)
+    joint.add(put(b"a"))
+    await turn()
+    for record in (b"b", b"c"):
+        joint.add(put(record))
+        await turn()
+    assert pump.bodies == [[b"a"]]
+    pump.append()
+    assert pump.bodies == [[b"a"], [b"b", b"c"]]
+    pump.append()
+    joint.add(put(b"d"))
+    await turn()
+    assert pump.bodies[2:] == [[b"d"]]
+
+
+@pytest.mark.parametrize(
+    "records", [[b"x"] * MOST_JOINT_REQUESTS, [bytes(MOST_JOINT_BYTES - 1), b"x"]]
+)
+async def test_what_would_fill_an_append_is_not_kept_back(records: list[bytes]) -> None:
+    pump = FakePump()
+    joint = joint_sends(pump)
+    joint.add(put())
+    await turn()
+    for record in records[:-1]:
+        joint.add(put(record))
+    await turn()
+    assert len(pump.taken) == 1
+    joint.add(put(records[-1]))
+    await turn()
+    assert pump.bodies[1:] == [records]
+
+
+async def test_what_is_kept_back_at_the_end_is_appended() -> None:
+    pump = FakePump()
+    joint = joint_sends(pump)
+    joint.add(put(b"a"))
+    await turn()
+    joint.add(put(b"b"))
+    joint.close()
+    assert pump.bodies == [[b"a"], [b"b"]]
+    pump.append()
+    joint.add(put(b"c"))
+    await turn()
+    assert len(pump.taken) == 2
 
 
 async def test_shares_and_durabilities_stay_apart() -> None:

@@ -288,6 +288,18 @@ class StoreReader:
         """
         return self._decoded(physical_offset)[1]
 
+    def message_at(self, physical_offset: int) -> bytes:
+        """As `record_at`, of a record that is in its queue: for a caller that names a position and
+        may not read everything. Bytes in a body may look like a record, of a topic and a length of
+        the sender's choice, and reach over the messages that lie behind it."""
+        record, data = self._decoded(physical_offset)
+        dense = self._table.get(record.topic, record.queue_id)
+        if dense >= 0 and 0 <= record.queue_offset < self._queues.max_offset(dense):
+            for unit in self._queues.read(dense, record.queue_offset, 1):
+                if (unit["physical_offset"], unit["size"]) == (physical_offset, len(data)):
+                    return data
+        raise NoRecordError(f"no message of a queue starts at offset {physical_offset}")
+
     def records_at(self, physical_offsets: Sequence[int], max_bytes: int) -> FoundRecords:
         """The records of the first of these positions: the first one, and more while all together
         have at most `max_bytes`. Raises as `record_at`."""

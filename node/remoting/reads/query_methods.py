@@ -7,7 +7,8 @@ says that it has nothing, and leaves the answer to the master, if clients reach 
 A position is looked up by any node. The index knows hashes; the store compares the keys of the
 records that it returns, so there is nothing that only has the same hash. At a position that a
 client names there may be the middle of a record: what is returned begins with a head that names
-this very position, and its checksum is right.
+this very position, and its checksum is right. A sender can make a body that has such a head in it,
+so a caller that may not read everything gets only what a queue points to.
 """
 
 from collections.abc import Mapping
@@ -108,10 +109,13 @@ class QueryMethods:
     async def by_position(self, call: RemotingCall) -> Command:
         """The record that begins there. Raises RemotingRefusedError, DeniedError."""
         position = read_position(call.request.fields)
+        reader, reads_all = self._store.reader, call.caller.reads_all()
+        if not reads_all:
+            await self._dispatch.confirmed()
         try:
             record = await self._turns.run(
                 call.caller,
-                partial(self._store.reader.record_at, position),
+                partial(reader.record_at if reads_all else reader.message_at, position),
                 room=RECORDS_BYTES,
                 size_of=len,
             )

@@ -7,7 +7,8 @@
 
 A consumer says where its message lies. That is a place in a log which may have been cut since, and
 a caller can name any place: so the record that is found there must have the topic and the id that
-the consumer names, and the caller must have the right to read that topic.
+the consumer names, and the caller must have the right to read that topic. For one that may not read
+everything it must be in its queue too: a body can have bytes in it that look like a record.
 """
 
 import asyncio
@@ -78,7 +79,9 @@ class ReturnMethods:
         except FormatError as error:
             raise _refused(str(error)) from None
         caller.require(Right.CONSUME, [wanted.group])
-        record = await self._turns.run(caller, lambda: self._record(wanted))
+        record = await self._turns.run(
+            caller, lambda: self._record(wanted, reads_all=caller.reads_all())
+        )
         if record.topic != RETRY_PREFIX + wanted.group:
             caller.require(Right.READ, [record.topic])
         row = self._store.groups.table.get(wanted.group)
@@ -121,11 +124,12 @@ class ReturnMethods:
                 ResponseCode.SYSTEM_ERROR, f"the retry is {_UNCONFIRMED}: it may come twice"
             )
 
-    def _record(self, wanted: SendBackRequest) -> Record:
+    def _record(self, wanted: SendBackRequest, *, reads_all: bool) -> Record:
         """In a thread: it reads the disk."""
-        place = f"no message stands at log offset {wanted.log_offset}"
+        place, reader = f"no message stands at log offset {wanted.log_offset}", self._store.reader
+        read = reader.record_at if reads_all else reader.message_at
         try:
-            data = self._store.reader.record_at(wanted.log_offset)
+            data = read(wanted.log_offset)
             record = decode_record(data, physical_offset=wanted.log_offset, check_crc=False)
         except (NoRecordError, OffsetOutOfRangeError, CorruptRecordError) as error:
             raise _refused(f"{place}: {error}") from error

@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from fakes.forged_records import forged_head
 from fakes.reading_node import ReadingNode, reading_node
 from fakes.remoting_calls import records_in
+from tandemlog_server.node.access.caller import Caller, Who
+from tandemlog_server.node.access.identities import Identity
+from tandemlog_server.node.access.patterns import Patterns
 from tandemlog_server.node.error_status import RequestRefusedError
 from tandemlog_server.node.remoting.door.remoting_call import RemotingRefusedError
 from tandemlog_server.rocketmq.wire.remoting import Command
@@ -84,3 +88,24 @@ async def test_a_message_by_its_position(door: ReadingNode) -> None:
         with pytest.raises(RemotingRefusedError) as refusal:
             await door.ask(POSITION, offset=position)
         assert refusal.value.code == 1
+
+
+async def test_a_body_that_looks_like_a_record_shows_nobody_the_messages_behind_it(
+    door: ReadingNode,
+) -> None:
+    """Who may read one topic forges a record of it, whose properties are the log behind it."""
+    other = Caller(who=Who(Identity("other", read=Patterns(["t"])), frozenset()))
+    store = door.node.store
+    head = len(forged_head(0, topic="t"))
+    await door.send(b"~" * head)
+    [probe] = records_in((await door.pull(0)).body)
+    body_at = bytes(store.reader.record_at(probe.physical_offset)).index(b"~" * head)
+    position = store.log.wrote.value + body_at
+    await door.send(forged_head(position, topic="t"))
+    await door.send(b"a secret, of whatever topic" * 100)
+    assert b"a secret" in store.reader.record_at(position), "it looks like a record"
+    with pytest.raises(RemotingRefusedError, match="no message"):
+        await door.ask(POSITION, offset=position, caller=other)
+    # what is in its queue is still read by its place
+    answer = await door.ask(POSITION, offset=probe.physical_offset, caller=other)
+    assert bodies(answer) == [b"~" * head]

@@ -5,7 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from fakes.forged_records import forged_head
 from fakes.send_rig import SendRig, send_rig
+from tandemlog_server.node.access.caller import Caller, Who
+from tandemlog_server.node.access.identities import Identity
+from tandemlog_server.node.access.patterns import Patterns
 from tandemlog_server.node.remoting.door.remoting_call import RemotingRefusedError
 from tandemlog_server.rocketmq.clients.codes import RequestCode
 
@@ -72,6 +76,32 @@ async def test_the_place_of_a_message_is_not_believed(rig: SendRig) -> None:
     (waiting,) = await rig.records("SCHEDULE_TOPIC_XXXX", 2)
     with pytest.raises(RemotingRefusedError, match="own topics"):
         await sent_back(rig, offset=str(waiting.physical_offset), **half)
+
+
+async def test_a_body_that_looks_like_a_record_is_not_sent_back(rig: SendRig) -> None:
+    """It would be copied to the group's own topic, with the messages behind it as properties."""
+    rights = Identity("other", read=Patterns(["T"]), consume=Patterns(["g"]))
+    other = Caller(who=Who(rights, frozenset()))
+    store = rig.node.store
+    head = len(forged_head(0, topic="T"))
+    await rig.send("T", b"~" * head, properties=KEY)
+    (probe,) = await rig.records("T")
+    body_at = store.reader.record_at(probe.physical_offset).index(b"~" * head)
+    position = store.log.wrote.value + body_at
+    await rig.send("T", forged_head(position, topic="T"), properties=KEY)
+    await rig.send("U", b"a secret" * 300)
+    await rig.records("U")
+    assert b"a secret" in store.reader.record_at(position), "it looks like a record"
+    usual = {"group": "g", "delayLevel": "-1", "originTopic": "T"}
+    for offset, refused in ((position, True), (probe.physical_offset, False)):
+        fields = {**usual, "offset": str(offset)}
+        asked = rig.ask(RequestCode.CONSUMER_SEND_MSG_BACK, fields, caller=other)
+        if refused:
+            with pytest.raises(RemotingRefusedError, match="no message"):
+                await asked
+        else:
+            assert await asked is not None
+    assert [each.body for each in await rig.records("%DLQ%g")] == [b"~" * head]
 
 
 async def test_a_message_is_called_back(rig: SendRig) -> None:

@@ -13,12 +13,15 @@ from fakes.classic_transactions import (
     UNKNOWN,
     ClassicTransactions,
     Outgoing,
+    Place,
 )
+from fakes.forged_records import forged_half
 from fakes.halves import half_put, put_halves
 from fakes.inner_node import config, running, until
 from tandemlog.format.constants import HALF_TOPIC
 from tandemlog.format.record.properties import encode_properties
 from tandemlog_server.node.access.access_refusals import DeniedError
+from tandemlog_server.node.access.caller import Caller
 from tandemlog_server.node.remoting.door.remoting_call import RemotingRefusedError
 from tandemlog_server.node.remoting.sends.transaction_methods import NamedHalves
 from tandemlog_server.node.settings.rocketmq_clients_section import RocketmqClientsSection
@@ -115,6 +118,31 @@ async def test_who_decides_may_write_the_topic(world: ClassicTransactions) -> No
     with pytest.raises(DeniedError, match="'T'"):
         await world.decide(place)
     assert await world.bodies() == []
+
+
+async def test_a_body_that_looks_like_a_half_ends_no_transaction(
+    world: ClassicTransactions,
+) -> None:
+    """Who may write one topic forges a half of it, with the id of somebody's transaction."""
+    place = world.send("a")
+    await world.settle()
+    store = world.bench.store
+    store.create_topic(TopicConfig("U", 1, 1))
+    with store.transactions.lock:
+        named = store.transactions.halves[place.log_offset].half.transaction_id
+    forged = forged_half(0, topic="U", transaction_id=named, group="mine", key="b")
+    probe = store.put(batch_of([Put("U", 0, b"~" * len(forged))])).segments[0].physical_offset
+    await world.settle()
+    body_at = store.reader.record_at(probe).index(b"~" * len(forged))
+    position = store.log.wrote.value + body_at
+    forged = forged_half(position, topic="U", transaction_id=named, group="mine", key="b")
+    store.put(batch_of([Put("U", 0, forged)]))
+    world.caller = STRANGER
+    with pytest.raises(RemotingRefusedError, match="no half"):
+        await world.decide(Place(position, 0, "b"), ROLLBACK, producerGroup="mine")
+    world.caller = Caller()
+    await world.decide(place)
+    assert await world.bodies() == ["a"]
 
 
 # ---- a message that was sent again

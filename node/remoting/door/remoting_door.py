@@ -5,7 +5,8 @@
             ─▶ known code?        REQUEST_CODE_NOT_SUPPORTED
             ─▶ is it the master's?    served here, handed on, or parked (forwarding.py)
             ─▶ the method         its own rights, by the caller; its errors (remoting_errors.py)
-            ─▶ has the caller lost its rights meanwhile?             NO_PERMISSION
+            ─▶ have the caller's rights changed meanwhile?    NO_PERMISSION, or SYSTEM_BUSY; not of
+                                                              what is stored: it would be sent again
             ─▶ answer
 
 Counts, limits and the log are those of CallDoor, so a client of RocketMQ is counted beside a client
@@ -16,6 +17,7 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from tandemlog_server.rocketmq.clients.codes import RequestCode, ResponseCode
+from tandemlog_server.rocketmq.clients.handed_on import ONCE, SENDS
 from tandemlog_server.rocketmq.wire.remoting import BINARY_HEADER, Command
 
 from ...access.access_refusals import NotKnownError
@@ -30,6 +32,8 @@ NAMES: Final[Mapping[int, str]] = {
     code: name for name, code in vars(RequestCode).items() if isinstance(code, int)
 }
 """The names of requests in the log."""
+_STORED: Final = SENDS | ONCE
+"""Whose answer says no more than that it is done, and where."""
 CUT_CODES: Final = 3 << 16
 """What a client cuts off a code of RocketMQ's POP (200,050 and above) in a binary header."""
 
@@ -98,7 +102,7 @@ class RemotingDoor:
                     response = await self._master.serve(call, method.serve)
                 else:
                     response = await method.serve(call)
-                if caller.who is not None and caller.rights_changed():
+                if code not in _STORED and caller.who is not None and caller.rights_changed():
                     raise RemotingRefusedError(
                         ResponseCode.SYSTEM_BUSY,
                         "the rights of this caller have changed: ask again",

@@ -8,6 +8,8 @@
 A consumer balances itself: it sorts the list of its group's members, and takes its part. So the
 list is the same for each of them, and sorted. A member is a client's id; it is one as long as one
 of its connections lives, so that a client which comes back by a new connection is not two members.
+An id is no secret, and anyone may call a client so: what is for one client alone goes to the
+identity that has the id first, until no connection has it any more.
 
 Bounds: `clients` and `total_bytes` (of heartbeats, which are what is remembered) for the node, with
 a share for each holder (storage/shares.py), and `members` for one group. A client that is there may
@@ -44,12 +46,14 @@ class ClientLimits:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """A client as its connection shows it, for people: `version` is RocketMQ's number."""
+    """A client as its connection shows it, for people: `version` is RocketMQ's number. `identity`
+    is the name by which it has proved who it is, empty where nobody has to."""
 
     address: str = ""
     language: str = ""
     version: int = 0
     holder: str = ""
+    identity: str = ""
 
 
 @dataclass(slots=True)
@@ -92,6 +96,7 @@ class ClientTable(Generic[C]):
         self._bytes = Shares(self.limits.total_bytes)
         self._turns: dict[str, int] = {}
         self._by_id: dict[str, dict[C, Client[C]]] = {}
+        self._owners: dict[str, str] = {}  # identities by client id
         # of groups that were asked for, until a member says something else: a pull asks each time
         self._wanted: dict[str, dict[str, Subscription]] = {}
 
@@ -194,8 +199,9 @@ class ClientTable(Generic[C]):
 
     def client(self, client_id: str) -> Client[C] | None:
         """The newest connection of this client: for an answer to it alone."""
-        connections = self._by_id.get(client_id)
-        return next(reversed(connections.values())) if connections else None
+        owner = self._owners.get(client_id)
+        newest_first = reversed(self._by_id.get(client_id, {}).values())
+        return next((each for each in newest_first if each.about.identity == owner), None)
 
     def groups(self) -> list[str]:
         """Those that have members."""
@@ -263,6 +269,7 @@ class ClientTable(Generic[C]):
         self._clients[connection, heartbeat.client_id] = client
         self._ids.setdefault(connection, []).append(heartbeat.client_id)
         self._by_id.setdefault(heartbeat.client_id, {})[connection] = client
+        self._owners.setdefault(heartbeat.client_id, about.identity)
         return client
 
     def _check_share(self, shares: Shares, holder: str, amount: int, what: str) -> None:
@@ -326,7 +333,7 @@ class ClientTable(Generic[C]):
             del self._ids[key[0]]
         del self._by_id[key[1]][key[0]]
         if not self._by_id[key[1]]:
-            del self._by_id[key[1]]
+            del self._by_id[key[1]], self._owners[key[1]]
         self._counts.give_back(client.about.holder)
         self._bytes.give_back(client.about.holder, client.size)
         self._set_producers(key, client, frozenset())

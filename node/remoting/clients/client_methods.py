@@ -42,6 +42,7 @@ from tandemlog_server.rocketmq.clients.member_documents import (
     member_list,
     producer_connections,
 )
+from tandemlog_server.rocketmq.clients.read_fields import I32
 from tandemlog_server.rocketmq.wire.remoting import Command
 from tandemlog_server.storage.message_store import MessageStore
 
@@ -51,6 +52,7 @@ from ...pulls.group_kind import GroupKinds, MemberKind
 from ...roles.role import CurrentRole
 from ..cluster.topic_creation import TopicCreation
 from ..door.remoting_call import Connection, Method, RemotingCall, RemotingRefusedError
+from ..door.remoting_proofs import without_proofs
 
 logger = logging.getLogger(__name__)
 
@@ -293,7 +295,8 @@ class ClientMethods:
         return call.request.response(group_list(call.caller.consumed(sorted(groups))))
 
     async def running_info(self, call: RemotingCall) -> Command:
-        """307: what the client itself says of its queues, and of its threads."""
+        """307: what the client itself says of its queues, and of its threads. It does not get the
+        signature of who asks: that counts for whatever has the same values, of any code."""
         group = _group(call)
         client_id = call.request.fields.get("clientId", "")
         call.caller.require(Right.CONSUME, (group,))
@@ -304,7 +307,7 @@ class ClientMethods:
         try:
             answer = await client.connection.ask(
                 RequestCode.GET_CONSUMER_RUNNING_INFO,
-                dict(call.request.fields),
+                without_proofs(call.request.fields),
                 timeout_s=CLIENT_TIMEOUT_S,
             )
         except ConnectionError:
@@ -357,7 +360,9 @@ def classic_members(methods: ClientMethods, group: str, now: float) -> list[Clas
 def _about(call: RemotingCall) -> About:
     _, _, address = call.connection.peer.partition(":")
     request, holder = call.request, call.caller.holder
-    return About(address or call.connection.peer, request.language, request.version, holder)
+    version = request.version if request.version in I32 else 0
+    address = address or call.connection.peer
+    return About(address, request.language, version, holder, call.caller.name)
 
 
 def _row(client: Client[Connection]) -> ClientRow:

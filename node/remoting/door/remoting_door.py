@@ -26,7 +26,7 @@ from ...access.caller import Caller
 from ...services.call_door import CallDoor
 from .remoting_call import Connection, Method, RemotingCall, RemotingRefusedError, Serve
 from .remoting_errors import refused, refused_by_code
-from .remoting_proofs import who_signed
+from .remoting_proofs import who_signed, without_proofs
 
 NAMES: Final[Mapping[int, str]] = {
     code: name for name, code in vars(RequestCode).items() if isinstance(code, int)
@@ -135,14 +135,10 @@ class RemotingDoor:
         return None
 
     def _audit(self, request: Command, caller: Caller, outcome: str) -> None:
-        arguments = " ".join(
-            f"{key}={value}" for key, value in request.fields.items() if key not in _PROOFS
-        )
+        shown = without_proofs(request.fields)
+        arguments = " ".join(f"{key}={value}" for key, value in shown.items())
         name, always = NAMES.get(request.code, str(request.code)), bool(caller.name)
         self._keeper.audit.called(name, caller.name, caller.peer, arguments, outcome, always=always)
-
-
-_PROOFS: Final = frozenset({"AccessKey", "Signature", "SecurityToken"})
 
 
 def _not_supported(request: Command, methods: Mapping[int, Method]) -> Command:

@@ -24,6 +24,8 @@ from ...access.doorkeeper import NO_CERTIFICATE, Doorkeeper
 
 ACCESS_KEY: Final = "AccessKey"
 SIGNATURE: Final = "Signature"
+PROOFS: Final = frozenset({ACCESS_KEY, SIGNATURE, "SecurityToken"})
+"""Fields that are for this node alone: neither a log nor another client gets them."""
 UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
 
 NO_PROOF: Final = (
@@ -63,6 +65,11 @@ def signed_by(secret: str, fields: Mapping[str, str], body: bytes) -> bool:
         return False
     older = {name: value for name, value in fields.items() if name != UNIQUE_KEY_QUERY}
     return hmac.compare_digest(shown, _signature(key, older, body))
+
+
+def without_proofs(fields: Mapping[str, str]) -> dict[str, str]:
+    """The fields as another one may see them."""
+    return {name: value for name, value in fields.items() if name not in PROOFS}
 
 
 def signature_of(secret: str, fields: Mapping[str, str], body: bytes) -> str:

@@ -31,12 +31,13 @@ def beat(
     now: float = 0.0,
     size: int = 100,
     holder: str = "host",
+    identity: str = "",
     version: int = 1,
 ) -> Changes[str]:
     subscriptions = tuple(Subscription(topic, version=version) for topic in topics)
     return table.heartbeat(
         connection,
-        About(holder=holder),
+        About(holder=holder, identity=identity),
         Heartbeat(
             client_id,
             producers,
@@ -171,6 +172,26 @@ def test_a_client_is_found_by_its_id() -> None:
         table.closed(connection)
         found = table.client("a")
         assert (None if found is None else found.connection) == left
+
+
+def test_a_client_that_takes_the_id_of_another_identity_gets_nothing_that_is_for_it() -> None:
+    table = Table()
+    beat(table, "A", "a", identity="shop")
+    beat(table, "X", "a", identity="thief")
+    beat(table, "B", "a", identity="shop")
+    for connection in ("B", "A"):
+        client = table.client("a")
+        assert client is not None
+        assert client.connection == connection
+        table.closed(connection)
+    # also while its owner connects again
+    assert table.client("a") is None
+    beat(table, "C", "a", identity="shop")
+    assert getattr(table.client("a"), "connection", "") == "C"
+    table.closed("C")
+    table.closed("X")
+    beat(table, "Y", "a", identity="other")
+    assert getattr(table.client("a"), "connection", "") == "Y"
 
 
 def test_a_short_heartbeat_keeps_what_was_said() -> None:

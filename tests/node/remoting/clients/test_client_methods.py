@@ -274,7 +274,10 @@ async def test_a_question_is_forwarded_to_the_client() -> None:
     node, one = Node(), Link("1")
     await node.beat(one, "a", "g")
     one.answer = Command(0, body=b'{"properties":{}}')
-    answer = await node.ask(307, Link("2"), consumerGroup="g", clientId="a", jstackEnable="true")
+    # with them the client could ask in the name of whoever has asked
+    proofs = {"AccessKey": "admin", "Signature": "abc=", "SecurityToken": "t"}
+    asked = {"consumerGroup": "g", "clientId": "a", "jstackEnable": "true", **proofs}
+    answer = await node.ask(307, Link("2"), **asked)
     assert answer is not None
     assert answer.body == b'{"properties":{}}'
     fields = {"consumerGroup": "g", "clientId": "a", "jstackEnable": "true"}

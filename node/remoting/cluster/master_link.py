@@ -131,6 +131,8 @@ class MasterLink:
         """The answer to the request, with its opaque; None for one without answer. `flag` is added
         to its own. Raises NotSentError and LinkLostError."""
         wire = await self._connected()
+        if not wire.open:  # lost between its first moment and this one
+            raise NotSentError(f"the connection to {self.address} ended as it began")
         opaque, future = wire.write(request, flag)
         if future is None:
             return None

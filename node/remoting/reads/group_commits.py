@@ -66,6 +66,13 @@ class GroupCommits:
         ):
             return
         self._known.check_queue(topic, queue_id)
+        if queue_offset < 0:  # here, else it would be refused with all rows of the turn
+            raise RequestRefusedError(
+                common_pb2.INVALID_ARGUMENT,
+                f"the offset of a queue must not be negative: {queue_offset}",
+                field="queue_offset",
+                actual=queue_offset,
+            )
         batch = self._batch(group, caller)
         batch.rows[topic, queue_id] = queue_offset
         refused = await asyncio.shield(batch.ended)

@@ -63,6 +63,18 @@ async def test_an_offset_that_was_committed_is_there(door: ReadingNode) -> None:
     assert await offset(door) == "0"
 
 
+async def test_an_offset_that_cannot_be_takes_no_other_one_of_its_turn_along(
+    door: ReadingNode,
+) -> None:
+    await door.send(b"a", b"b")
+    wrong, right = await asyncio.gather(
+        commit(door, -1, queue=1), commit(door, 1), return_exceptions=True
+    )
+    assert isinstance(wrong, RequestRefusedError)
+    assert right is None
+    assert await offset(door) == "1"
+
+
 async def test_commits_of_one_turn_are_one(
     door: ReadingNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,7 @@
 """Bytes of a sender's body that look like a record of the log, at the very place where they come.
 
-    sent to `mine`       [head | body: ......[forged head] | topic | properties]
-    sent to another                              '---- its properties reach over what follows ────▶
+sent to `mine`       [head | body: ......[forged head] | topic | properties]
+sent to another                              '---- its properties reach over what follows ────▶
 """
 
 from tandemlog.format.record.record import encode_record

@@ -70,9 +70,7 @@ async def test_what_was_read_with_rights_that_may_have_changed_is_not_given(scen
     assert await scene.ask(RequestCode.PULL_MESSAGE) == ResponseCode.SYSTEM_BUSY
 
 
-@pytest.mark.parametrize(
-    "code", [each for each in Scene.CODES if each != RequestCode.PULL_MESSAGE]
-)
+@pytest.mark.parametrize("code", [each for each in Scene.CODES if each != RequestCode.PULL_MESSAGE])
 async def test_what_was_stored_is_said_to_be_whatever_became_of_the_rights(
     scene: Scene, code: int
 ) -> None:

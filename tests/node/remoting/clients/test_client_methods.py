@@ -274,10 +274,11 @@ async def test_a_question_is_forwarded_to_the_client() -> None:
     node, one = Node(), Link("1")
     await node.beat(one, "a", "g")
     one.answer = Command(0, body=b'{"properties":{}}')
-    # with them the client could ask in the name of whoever has asked
-    proofs = {"AccessKey": "admin", "Signature": "abc=", "SecurityToken": "t"}
-    asked = {"consumerGroup": "g", "clientId": "a", "jstackEnable": "true", **proofs}
-    answer = await node.ask(307, Link("2"), **asked)
+    # with the last three of these the client could ask in the name of whoever has asked
+    answer = await node.ask(
+        307, Link("2"), consumerGroup="g", clientId="a", jstackEnable="true",
+        AccessKey="admin", Signature="abc=", SecurityToken="t",
+    )  # fmt: skip
     assert answer is not None
     assert answer.body == b'{"properties":{}}'
     fields = {"consumerGroup": "g", "clientId": "a", "jstackEnable": "true"}

@@ -47,7 +47,7 @@ class ClientLimits:
 @dataclass(frozen=True, slots=True)
 class About:
     """A client as its connection shows it, for people: `version` is RocketMQ's number. `identity`
-    is the name by which it has proved who it is, empty where nobody has to."""
+    is the name by which it has proved who it is, empty where clients do not have to."""
 
     address: str = ""
     language: str = ""

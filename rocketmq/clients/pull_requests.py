@@ -157,8 +157,6 @@ def pull_answer(
 
 
 def reader_of(topic: str, queue_id: int, readers: tuple[int, ...]) -> int:
-    """Which of these brokers is to serve a queue: the same on every node, and spread over all of
-    them; the master where there is none."""
-    if not readers:
-        return MASTER_ID
+    """Which of these nodes, at least one, is to serve a queue: the same on every node, and spread
+    over all of them."""
     return readers[(crc32(topic.encode()) + queue_id) % len(readers)]

@@ -1,9 +1,9 @@
 """What a name server answers: where a topic is, which brokers there are, which topics.
 
-    brokerDatas                                   queueDatas
-      b      {0: master, 2: slave, 3: slave}        b      read n, write n, perm of the topic
-      b-w1   {0: slave}                             b-w1   read 0, write n, perm 2
-      b-w2   {0: slave}                             b-w2   read 0, write n, perm 2
+    brokerDatas                                        queueDatas
+      b     {0: node 1, 1: node 1, 2: node 2, 3: node 3}   b      read n, write n, perm of the topic
+      b-w1  {0: node 2}                                    b-w1   read 0, write n, perm 2
+      b-w2  {0: node 3}                                    b-w2   read 0, write n, perm 2
 
 A producer that fails tries a broker of another *name*; so each slave is the master of a write
 alias too, and hands on what comes there. A consumer ignores queues that it cannot read, so
@@ -11,16 +11,20 @@ the names of the queues that are consumed stay what they were. A selector by has
 queues to write, so their number never changes with the state of the cluster: there are as many
 aliases as nodes, less one, and an alias whose node is down has the address of another one.
 
-A node's number as a slave is its own as long as the cluster has the same nodes: a consumer that
-reads from slave 3 does so over a failover. While there is no master, id 0 is the node that answers:
-it keeps what is the master's until there is one.
+A client asks for a route every 30 s, and reads from the broker id that the answer to its last pull
+named. So an id has to mean the same in a route of before a failover: each node has a number that is
+its own as long as the cluster has the same nodes, under which the master is found too, and pulls
+are answered with numbers (cluster_readers.py). Id 0 of an old route is the master that is gone. The
+number of a node that is down has the address of another slave: a number that a route lacks is read
+from any of its addresses, id 0 first. While there is no master, id 0 is the node that answers: it
+keeps what is the master's until there is one.
 
 A client follows the addresses here, so each is one that its node has said clients can reach.
 """
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from tandemlog.format.constants import PERM_READ, PERM_WRITE
@@ -60,11 +64,14 @@ def numbers_of(node_ids: Iterable[str]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where clients find the nodes. `addresses` by broker id; `aliases` are names and addresses."""
+    """Where clients find the nodes. `addresses` are those of the master, 0, and of slaves;
+    `numbers` has one for each node's number, and nothing of a node that is alone; `aliases` are
+    names and addresses."""
 
     names: BrokerNames
     addresses: Mapping[int, str]
     aliases: Sequence[tuple[str, str]] = ()
+    numbers: Mapping[int, str] = field(default_factory=dict)
 
 
 def placement(names: BrokerNames, nodes: Sequence[RouteNode], answering: str) -> Placement:
@@ -83,14 +90,18 @@ def placement(names: BrokerNames, nodes: Sequence[RouteNode], answering: str) ->
         (f"{names.broker}-w{index}", present.get(number) or spare[index % len(spare)])
         for index, number in enumerate(others, 1)
     ]
-    return Placement(names, addresses, aliases)
+    own = {each.number: each.address for each in reached}
+    numbers = {
+        each.number: own.get(each.number) or spare[each.number % len(spare)] for each in nodes
+    }
+    return Placement(names, addresses, aliases, numbers if len(nodes) > 1 else {})
 
 
 def route(topic: TopicConfig, place: Placement, *, aliases: bool = True) -> bytes:
     """TopicRouteData. Without `aliases` all that is sent goes to the master."""
     names = place.names
     also = place.aliases if aliases else ()
-    brokers = [_broker(names, names.broker, place.addresses)]
+    brokers = [_broker(names, names.broker, {**place.addresses, **place.numbers})]
     brokers += [_broker(names, name, {MASTER_ID: address}) for name, address in also]
     queues = [_queues(names.broker, topic, topic.read_queues, topic.perm)]
     # a producer takes the queues to write of a new topic from those to read of its model

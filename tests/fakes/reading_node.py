@@ -27,21 +27,26 @@ class Subscribed:
 
 @dataclass
 class FewReaders:
-    """The slaves that are in sync, and who this node is among them."""
+    """The slaves that are in sync, who this node is among them, and who leads."""
 
-    own: int = 0
+    number: int = 0
     in_sync: tuple[int, ...] = ()
-    led: bool = True
-    """Whether a master is known."""
+    leading: int | None = 0
 
-    def own_id(self) -> int:
-        return self.own
+    def leads(self) -> bool:
+        return self.number == self.leading
+
+    def own(self) -> int:
+        return self.number
+
+    def master(self) -> int | None:
+        return self.leading
 
     def slaves(self) -> tuple[int, ...]:
         return self.in_sync
 
     def another_leads(self) -> bool:
-        return self.led and self.own != 0
+        return self.leading not in (None, self.number)
 
 
 @dataclass

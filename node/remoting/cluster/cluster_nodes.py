@@ -3,8 +3,11 @@
     rows of NodeStatus ─▶ numbers, addresses, who leads ─▶ routes (rocketmq/clients/routes.py)
                        ─▶ the master's door              ─▶ forwarding.py
 
-Just after an election a slave knows no more of its master than the endpoint of its gRPC services.
-Where the door of that node is, it has heard before, and it is kept here.
+Just after an election a slave knows no more of its master than the endpoint of its gRPC services,
+and a master has no stream of its slaves yet. Where the doors of those nodes are, both have heard
+before, and it is kept here. A slave that was there a moment before the election is taken to be
+there: a client that asks in that moment keeps the route for 30 s. The master before is not: it is
+why there was an election.
 
 Rows are built by each look, so one look serves all requests of a moment.
 """
@@ -25,6 +28,8 @@ from tandemlog_server.rocketmq.clients.routes import (
 from ...roles.role import CurrentRole
 
 LOOK_S: Final = 0.05
+AWAY_S: Final = 3.0
+"""So long a slave that was there is in routes without being seen."""
 MOST_KEPT: Final = 1_024
 """Endpoints whose doors are remembered."""
 
@@ -53,6 +58,7 @@ class ClusterNodes:
         self._founders = frozenset(founders)
         self._now = now
         self._doors: dict[str, str] = {}
+        self._up: dict[str, tuple[float, str]] = {}  # slaves by name: seen when, and their doors
         self._looked_at = float("-inf")
         self._looked_in: object = None
         self._rows: Sequence[common_pb2.NodeStatus] = ()
@@ -88,15 +94,16 @@ class ClusterNodes:
                 nodes.append(RouteNode(number, self.address, leads=leads))
                 continue
             row = rows.get(name)
-            if row is None:
-                nodes.append(RouteNode(number, "", up=False))
-                continue
+            seen_at, door = self._up.get(name, (float("-inf"), ""))
+            if row is not None:
+                door = row.rocketmq_endpoint or self._doors.get(row.endpoint, "") or door
             nodes.append(
                 RouteNode(
                     number,
-                    row.rocketmq_endpoint or self._doors.get(row.endpoint, ""),
-                    leads=row.role == common_pb2.MASTER and not leads,
-                    up=row.state != UNREACHABLE,
+                    door,
+                    leads=row is not None and row.role == common_pb2.MASTER and not leads,
+                    up=(row is not None and row.state != UNREACHABLE)
+                    or self._now() - seen_at < AWAY_S,
                 )
             )
         return nodes
@@ -109,6 +116,16 @@ class ClusterNodes:
             for row in self._rows:
                 if row.endpoint and row.rocketmq_endpoint:
                     self._doors[row.endpoint] = row.rocketmq_endpoint
+                self._see(row, now)
             while len(self._doors) > MOST_KEPT:
                 del self._doors[next(iter(self._doors))]
+            while len(self._up) > MOST_KEPT:
+                del self._up[next(iter(self._up))]
         return self._rows
+
+    def _see(self, row: common_pb2.NodeStatus, now: float) -> None:
+        if row.role == common_pb2.MASTER:
+            self._up.pop(row.node_id, None)
+        elif row.state != UNREACHABLE:
+            door = row.rocketmq_endpoint or self._doors.get(row.endpoint, "")
+            self._up[row.node_id] = (now, door)

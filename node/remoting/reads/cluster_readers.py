@@ -1,7 +1,12 @@
-"""Which slaves RocketMQ's consumers may read from: those in sync whose door is known.
+"""From which nodes RocketMQ's consumers may read, by the numbers of their routes.
 
-While no master is known, no node says who is in sync: then it is who was so last. A consumer that
-reads from a slave must not be sent away at the death of the master.
+    slaves in sync whose door is known   each queue always from the same one
+    the master, by its own number        while there are none: just after an election, above all
+
+A consumer that reads from a slave does not notice the death of the master. It must not be sent
+away then either: while no master is known, no node says who is in sync, and it is who was so last.
+Nor is it ever sent to id 0: the route that a client has may be of the time before the election, and
+0 in it is the node that is gone (rocketmq/clients/routes.py).
 """
 
 from collections.abc import Callable, Sequence
@@ -30,10 +35,22 @@ class ClusterReaders:
         self._now = now
         self._looked_at = float("-inf")
         self._slaves: tuple[int, ...] = ()
+        self._master: int | None = None
+        self._own = MASTER_ID
 
-    def own_id(self) -> int:
+    def leads(self) -> bool:
         """See Readers."""
-        return MASTER_ID if self._nodes.leads() else self._nodes.number()
+        return self._nodes.leads()
+
+    def own(self) -> int:
+        """See Readers. A node that is alone has a route without numbers."""
+        self._look()
+        return self._own
+
+    def master(self) -> int | None:
+        """See Readers."""
+        self._look()
+        return self._master
 
     def another_leads(self) -> bool:
         """See Readers."""
@@ -42,18 +59,21 @@ class ClusterReaders:
         return any(each.leads and each.up and each.address for each in self._nodes.nodes())
 
     def slaves(self) -> tuple[int, ...]:
-        """See Readers. One look serves the pulls of a moment."""
-        now = self._now()
-        if now - self._looked_at >= LOOK_S:
-            self._looked_at = now
-            rows = self._members()
-            if any(row.role == common_pb2.MASTER for row in rows):
-                in_sync = {row.rocketmq_endpoint for row in rows if row.state == IN_SYNC} - {""}
-                self._slaves = tuple(
-                    sorted(
-                        each.number
-                        for each in self._nodes.nodes()
-                        if each.address in in_sync and not each.leads
-                    )
-                )
+        """See Readers."""
+        self._look()
         return self._slaves
+
+    def _look(self) -> None:
+        """One look serves the pulls of a moment."""
+        now = self._now()
+        if now - self._looked_at < LOOK_S:
+            return
+        self._looked_at = now
+        nodes, rows = self._nodes.nodes(), self._members()
+        self._own = self._nodes.number() if len(nodes) > 1 else MASTER_ID
+        self._master = next((each.number for each in nodes if each.leads and each.up), None)
+        if any(row.role == common_pb2.MASTER for row in rows):
+            in_sync = {row.rocketmq_endpoint for row in rows if row.state == IN_SYNC} - {""}
+            self._slaves = tuple(
+                sorted(each.number for each in nodes if each.address in in_sync and not each.leads)
+            )

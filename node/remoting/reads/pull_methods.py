@@ -5,11 +5,12 @@
 The reading is that of every other pull (pulls/queue_reads.py). What differs is where a client is
 sent for its next pull, since it survives the death of the master only if it reads from a slave:
 
-    suggestWhichBrokerId   one of the slaves in sync, each queue always the same; the master if
-                           there is none; a node that stops or steps down names another one
+    suggestWhichBrokerId   one of the slaves in sync, each queue always the same; this node if there
+                           is none; a node that stops names another one
 
 A slave that has not come to an offset yet waits BEHIND_WAIT_S before it sends its reader to the
 master: in sync, it is milliseconds behind, and who is parked at the master would hang when it dies.
+While it has no master, it keeps its reader.
 
 A pull that comes with the subscription of a heartbeat which this node has not seen is served: every
 client compares the tags of what it gets by itself. Of SQL92 it compares nothing, so there it is
@@ -70,10 +71,16 @@ class Subscription(Protocol):
 
 
 class Readers(Protocol):
-    """Which brokers, by RocketMQ's ids, can serve reads."""
+    """Which nodes, by the numbers of the route, can serve reads."""
 
-    def own_id(self) -> int:
-        """Of this node; 0 if it is the master."""
+    def leads(self) -> bool:
+        """Whether this node is the master."""
+
+    def own(self) -> int:
+        """Of this node, by which clients find it as master and as slave."""
+
+    def master(self) -> int | None:
+        """Of the master, as far as it is known and reached."""
 
     def slaves(self) -> tuple[int, ...]:
         """The slaves in sync whose address for RocketMQ's clients is known, in ascending order; of
@@ -86,7 +93,13 @@ class Readers(Protocol):
 class NoSlaves:
     """Of a node without a cluster."""
 
-    def own_id(self) -> int:
+    def leads(self) -> bool:
+        return True
+
+    def own(self) -> int:
+        return MASTER_ID
+
+    def master(self) -> int | None:
         return MASTER_ID
 
     def slaves(self) -> tuple[int, ...]:
@@ -152,7 +165,7 @@ class PullMethods:
                 fields=pull_answer(asked.queue_offset, 0, 0, leaves_to),
             )
         await self._dispatch.caught_up()
-        if asked.commit_offset is not None and self._readers.own_id() == MASTER_ID:
+        if asked.commit_offset is not None and self._readers.leads():
             await self._commit(asked, asked.commit_offset, call.caller)
         reading = await self._read(asked, self._wanted_of(asked), call.caller)
         return self._response(call.request, asked, reading)
@@ -193,11 +206,14 @@ class PullMethods:
         code = pull_code(status, asked.queue_offset, following, on_slave=on_slave)
         if on_slave and has_moved(status, asked.queue_offset):
             # whether it has moved is for the master to say
-            following, broker_id = asked.queue_offset, MASTER_ID
+            master = self._readers.master()
+            following = asked.queue_offset
+            broker_id = self._readers.own() if master is None else master
         elif self._leaves and code != ResponseCode.SUCCESS:
             broker_id = self._leave(asked)
         else:
-            broker_id = reader_of(asked.topic, asked.queue_id, self._readers.slaves())
+            slaves = self._readers.slaves()
+            broker_id = reader_of(asked.topic, asked.queue_id, slaves or (self._readers.own(),))
         return request.response(
             bytes(result.records),
             code=code,
@@ -207,12 +223,14 @@ class PullMethods:
 
     def _leave(self, asked: PullRequest) -> int:
         """Where to read next, of the other nodes. Raises RemotingRefusedError if there is none."""
-        own = self._readers.own_id()
+        own, master = self._readers.own(), self._readers.master()
         others = tuple(each for each in self._readers.slaves() if each != own)
-        if not others and own == MASTER_ID:
+        if not others and master is not None and not self._readers.leads():
+            others = (master,)
+        if not others:
             raise RemotingRefusedError(
                 ResponseCode.SERVICE_NOT_AVAILABLE,
-                "the node is stopping, and knows no slave in sync",
+                "the node is stopping, and knows no other one to read from",
             )
         return reader_of(asked.topic, asked.queue_id, others)
 

@@ -152,7 +152,7 @@ def test_queues_are_spread_over_the_slaves_the_same_on_every_node() -> None:
     chosen = [reader_of("t", queue, (1, 2)) for queue in range(64)]
     assert set(chosen) == {1, 2}
     assert chosen == [reader_of("t", queue, (1, 2)) for queue in range(64)]
-    assert reader_of("t", 0, ()) == 0
+    assert reader_of("t", 0, (3,)) == 3
 
 
 def test_requests_for_offsets() -> None:

@@ -224,6 +224,7 @@ async def test_a_slave_answers_everything(tmp_path: Path) -> None:
                 "b": {
                     "0": master.endpoints.rocketmq_advertise,
                     "1": slave.endpoints.rocketmq_advertise,
+                    "2": master.endpoints.rocketmq_advertise,
                 },
                 "b-w1": {"0": slave.endpoints.rocketmq_advertise},
             }

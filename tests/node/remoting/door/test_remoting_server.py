@@ -1,6 +1,8 @@
 """The port of RocketMQ's clients over real sockets: answers, order, pushes, and the end."""
 
 import asyncio
+import socket
+import struct
 
 from fakes.remoting_door import WAIT_S, Methods, served
 from tandemlog_server.rocketmq.wire.remoting import (
@@ -98,3 +100,23 @@ async def test_a_stop_answers_what_is_parked() -> None:
         (answer,) = await client.receive()
         assert (answer.opaque, answer.remark) == (2, "at last")
         assert await client.ends()
+
+
+async def test_a_connection_ends_with_a_reset_only_if_its_node_is_killed() -> None:
+    """A client of 4.9.7 fails what it has asked at a reset, and at an orderly end waits on."""
+    async with served(Methods().methods()) as (server, connect):
+        client = await connect()
+        client.send(Command(1, 1))
+        await client.receive()
+        (session,) = server._sessions
+        assert session._transport is not None
+        sock = session._transport.get_extra_info("socket")
+        assert _resets(sock)
+        session._close_now()
+        assert not _resets(sock)
+        assert await client.reader.read(1) == b""  # no ConnectionResetError
+
+
+def _resets(sock: socket.socket) -> bool:
+    on, seconds = struct.unpack("ii", sock.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8))
+    return bool(on) and seconds == 0

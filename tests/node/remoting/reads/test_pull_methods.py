@@ -66,10 +66,13 @@ async def test_a_slave_sends_its_reader_to_the_master_and_not_back(
     monkeypatch.setattr(pull_methods, "BEHIND_WAIT_S", 0.001)
     await door.send(b"a")
     door.node.reads._on_slave = lambda: True
-    door.readers.own, door.readers.in_sync = 1, (1,)
+    door.readers.number, door.readers.in_sync, door.readers.leading = 1, (1,), 2
     answer = await door.pull(9, sysFlag=PARK)
     assert (answer.code, offsets(answer.fields)[0]) == (RETRY, "9")
-    assert answer.fields["suggestWhichBrokerId"] == "0"
+    assert answer.fields["suggestWhichBrokerId"] == "2"
+    door.readers.leading = None  # it is gone, and a client would go after it
+    answer = await door.pull(9, sysFlag=PARK)
+    assert (answer.code, answer.fields["suggestWhichBrokerId"]) == (RETRY, "1")
 
 
 async def test_a_slave_waits_a_moment_until_it_has_come_to_an_offset(
@@ -78,7 +81,7 @@ async def test_a_slave_waits_a_moment_until_it_has_come_to_an_offset(
     monkeypatch.setattr(pull_methods, "BEHIND_WAIT_S", 60)
     await door.send(b"a")
     door.node.reads._on_slave = lambda: True
-    door.readers.own, door.readers.in_sync = 1, (1,)
+    door.readers.number, door.readers.in_sync = 1, (1,)
     waiting = asyncio.create_task(door.pull(2, sysFlag=PARK))
     await until(lambda: door.node.reads.waiting == 1)
     await door.send(b"b")
@@ -118,9 +121,9 @@ async def test_a_node_that_stops_names_another_one(door: ReadingNode) -> None:
 
 
 async def test_a_slave_that_stops_names_the_master(door: ReadingNode) -> None:
-    door.readers.own, door.readers.in_sync = 3, (3,)
+    door.readers.number, door.readers.in_sync, door.readers.leading = 3, (3,), 2
     door.read.pulls.on_stop()
-    assert (await door.pull(0, sysFlag=PARK)).fields["suggestWhichBrokerId"] == "0"
+    assert (await door.pull(0, sysFlag=PARK)).fields["suggestWhichBrokerId"] == "2"
 
 
 async def test_a_node_that_stops_alone_refuses_so_that_its_client_waits(door: ReadingNode) -> None:
@@ -140,6 +143,15 @@ async def test_a_slave_in_sync_is_suggested(door: ReadingNode) -> None:
         (await door.pull(0, queueId=queue)).fields["suggestWhichBrokerId"] for queue in range(4)
     }
     assert suggested == {"1", "2"}
+
+
+async def test_a_master_without_slaves_names_itself_and_not_the_one_before(
+    door: ReadingNode,
+) -> None:
+    """Id 0 is the master that was killed, in the routes that clients have at that moment."""
+    await door.send(b"a")
+    door.readers.number = door.readers.leading = 2
+    assert (await door.pull(0)).fields["suggestWhichBrokerId"] == "2"
 
 
 # ---- subscriptions
@@ -232,6 +244,6 @@ async def test_a_pull_is_served_though_its_offset_is_not_committed(door: Reading
 
 async def test_a_slave_commits_nothing(door: ReadingNode) -> None:
     await door.send(b"a")
-    door.readers.own = 1
+    door.readers.number = 1
     await door.pull(0, sysFlag=1, commitOffset=1)
     assert door.node.store.consumer_offsets.offset("g", "t", 0) is None

@@ -56,11 +56,11 @@ async def test_a_message_by_its_unique_id(door: ReadingNode) -> None:
 async def test_a_slave_leaves_keys_to_the_master(door: ReadingNode) -> None:
     """Or a client, which asks each name of a route, has each message once more for each slave."""
     await door.send(b"a", keys=["k"])
-    door.readers.own = 2
+    door.readers.number = 2
     answer = await by_key(door, "k")
     assert (answer.code, answer.body) == (22, b"")
     assert "master" in (answer.remark or "")
-    door.readers.led = False
+    door.readers.leading = None
     assert bodies(await by_key(door, "k")) == [b"a"]
 
 

@@ -55,6 +55,7 @@ from .remoting.sends.joint_sends import JointSends
 from .remoting.sends.repeated_sends import RepeatedSends
 from .remoting.sends.reply_methods import ReplyMethods
 from .remoting.sends.return_methods import ReturnMethods
+from .remoting.sends.second_attempts import SecondAttempts
 from .remoting.sends.send_methods import SendMethods
 from .remoting.sends.transaction_checks import TransactionChecks
 from .remoting.sends.transaction_methods import TransactionMethods
@@ -140,6 +141,7 @@ def started_clients(node: ClientsNode, *, connections: int) -> tuple[RemotingSer
     server.on_stop(routing.forwarder.close)
     server.on_stop(joint.close)
     server.on_stop(read.pulls.on_stop)
+    node.terms.listen(read.pulls.on_role_change)
     server.start(node.endpoints.rocketmq)
     server.run_beside(clients.run(), "rocketmq-clients")
     server.run_beside(locks.run(), "rocketmq-locks")
@@ -274,6 +276,7 @@ def send_methods(
         broker_name=node.broker_name,
         new_key=keys.next_id,
         make_half=make_half,
+        attempts=SecondAttempts(store, node.terms, asyncio.get_running_loop().time),
     )
     return [
         sends,

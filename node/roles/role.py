@@ -98,10 +98,17 @@ class CurrentRole:
     def __init__(self, first: NodeRole) -> None:
         self.role = first
         self.on_change: Callable[[], None] = lambda: None
+        self._listeners: list[Callable[[], None]] = []
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """Have `changed` called in the loop after each change, `on_change` before it."""
+        self._listeners.append(changed)
 
     def set(self, role: NodeRole) -> None:
         self.role = role
         self.on_change()
+        for changed in self._listeners:
+            changed()
 
     async def leads(self) -> int:
         """NodeRole.leads; refused too if the role has ended meanwhile."""

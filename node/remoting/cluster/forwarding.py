@@ -4,7 +4,7 @@
     another one leads      ─▶ its door, byte for byte (master_link.py)
     no master is known     ─▶ parked: up to PARK_S after it came, until there is one
                                 │ time over: SERVICE_NOT_AVAILABLE     no room: SYSTEM_BUSY
-    sent, and the link ends before the answer
+    sent, and the link ends before the answer, or the master's term
         the same done twice is the same   ─▶ parked, again
         a send                            ─▶ parked, again with REPEATED, which the master answers
                                              with the record that it finds (repeated_sends.py)
@@ -124,13 +124,13 @@ class Forwarder:
     async def serve(self, call: RemotingCall, serve: Serve) -> Command | None:
         """The answer to a request for the master; `serve` is the method, called where this node
         leads. Raises what the method raises, and RemotingRefusedError."""
+        open_outcome = ""
         if self._cluster.leads():
             try:
                 return await self._serve_here(call, serve)
             except RequestRefusedError as refusal:
-                if refusal.code != common_pb2.NOT_MASTER:
-                    raise
-        return await self._serve_later(call, serve)
+                open_outcome = self._open_outcome(call.request, refusal)
+        return await self._serve_later(call, serve, open_outcome)
 
     def close(self) -> None:
         """Answer what is parked, and park nothing more; the connections end with the last answer
@@ -158,7 +158,23 @@ class Forwarder:
                 return None if call.request.is_oneway else answer
         return await serve(call)
 
-    async def _serve_later(self, call: RemotingCall, serve: Serve) -> Command | None:
+    def _open_outcome(self, request: Command, refusal: RequestRefusedError) -> str:
+        """Why it is not known whether the request was done here, empty if it was not; either way
+        the next master may do it. Raises the refusal if no other master is asked."""
+        if refusal.code == common_pb2.NOT_MASTER:
+            return ""
+        lost = refusal.code == common_pb2.OUTCOME_UNKNOWN and not self._cluster.leads()
+        if not lost or is_handed_on(request) or not self._may_repeat(request):
+            raise refusal
+        return str(refusal)
+
+    def _may_repeat(self, request: Command) -> bool:
+        recognised = self._recognises is not None and self._recognises.knows(request)
+        return may_repeat(request, recognised=recognised)
+
+    async def _serve_later(
+        self, call: RemotingCall, serve: Serve, open_outcome: str = ""
+    ) -> Command | None:
         request = call.request
         if is_handed_on(request):
             return request.response(code=NOT_LEADING, remark="this node is not the master")
@@ -166,33 +182,37 @@ class Forwarder:
         holder, size = call.caller.holder, len(request.body) + HEAD_BYTES
         self._take(holder, size)
         try:
-            return await self._until_served(call, serve)
+            return await self._until_served(call, serve, open_outcome)
         finally:
             self._requests.give_back(holder)
             self._bytes.give_back(holder, size)
             if not self._requests.held:
                 self._end()
 
-    async def _until_served(self, call: RemotingCall, serve: Serve) -> Command | None:
-        request, open_outcome = call.request, ""
+    async def _until_served(
+        self, call: RemotingCall, serve: Serve, open_outcome: str
+    ) -> Command | None:
+        request = call.request
         while True:
             address = self._cluster.master_address()
             if self._cluster.leads():
                 try:
                     return await self._serve_here(_marked(call, bool(open_outcome)), serve)
                 except RequestRefusedError as refusal:
-                    if refusal.code != common_pb2.NOT_MASTER:
-                        raise
+                    open_outcome = self._open_outcome(request, refusal) or open_outcome
             elif address:
                 try:
                     answer = await self._ask(address, request, repeated=bool(open_outcome))
-                    if answer is None or answer.code != NOT_LEADING:
+                    if answer is None or answer.code not in (NOT_LEADING, OUTCOME_UNKNOWN):
                         return answer
+                    if answer.code == OUTCOME_UNKNOWN:
+                        if not self._may_repeat(request):
+                            return answer
+                        open_outcome = answer.remark
                 except NotSentError:
                     pass
                 except LinkLostError as problem:
-                    recognised = self._recognises is not None and self._recognises.knows(request)
-                    if not may_repeat(request, recognised=recognised):
+                    if not self._may_repeat(request):
                         return _unknown(request, str(problem))
                     open_outcome = str(problem)
             if not await self._wait(call.received_at + self._limits.park_s):

@@ -15,6 +15,7 @@ from typing import Final
 
 from tandemlog.v1 import common_pb2
 from tandemlog_server.rocketmq.clients.codes import ResponseCode
+from tandemlog_server.rocketmq.clients.handed_on import OUTCOME_UNKNOWN
 from tandemlog_server.rocketmq.wire.remoting import Command
 
 from .remoting_call import RemotingRefusedError
@@ -36,6 +37,8 @@ _CODES: Final[dict[int, int]] = {
     common_pb2.PERMISSION_DENIED: ResponseCode.NO_PERMISSION,
     common_pb2.UNKNOWN_TOPIC: ResponseCode.TOPIC_NOT_EXIST,
     common_pb2.UNKNOWN_GROUP: GROUP_NOT_EXIST,
+    # it may be stored: the program decides whether it is sent again
+    common_pb2.OUTCOME_UNKNOWN: OUTCOME_UNKNOWN,
     # the request is wrong: it would be wrong three times
     common_pb2.INVALID_ARGUMENT: ResponseCode.MESSAGE_ILLEGAL,
     common_pb2.INVALID_TOPIC_NAME: ResponseCode.MESSAGE_ILLEGAL,

@@ -5,6 +5,9 @@
                                ▼                                 ▼
                              TOPIC_NOT_EXIST                   the queue where it waits
 
+Just after an election, what the last master has stored of an earlier attempt is the answer
+(second_attempts.py).
+
 All that the store would refuse and that can be known is refused here, for this request alone: what
 comes after is appended together with other requests. A message whose delay or transaction is not
 over is stored in a topic that no client may send to; the right that counts is that to its own.
@@ -60,6 +63,7 @@ from ...access.caller import Caller
 from ...puts.joint_put import SendPut, Stored
 from ..door.remoting_call import Method, RemotingCall, RemotingRefusedError
 from .joint_sends import JointSends
+from .second_attempts import SecondAttempts, queue_of
 
 _UNWRAPPED: Final = 0x40
 """RocketMQ's bit of a batch that is one record; such batches are for topics of another kind."""
@@ -95,7 +99,7 @@ class MakeHalf(Protocol):
 
 class SendMethods:
     """See the module; belongs to the loop. `broker_name` is what a recall handle names, as clients
-    know this node. `new_key` makes a UNIQ_KEY."""
+    know this node. `new_key` makes a UNIQ_KEY. Without `attempts` none is recognised."""
 
     def __init__(
         self,
@@ -107,6 +111,7 @@ class SendMethods:
         broker_name: str,
         new_key: Callable[[], str],
         make_half: MakeHalf | None = None,
+        attempts: SecondAttempts | None = None,
     ) -> None:
         self._store = store
         self._joint = joint
@@ -115,6 +120,7 @@ class SendMethods:
         self._broker_name = broker_name
         self._new_key = new_key
         self._make_half = make_half
+        self._attempts = attempts
         self._serials = count(1)
         self._any_queue = count()
         config = store.config
@@ -163,10 +169,17 @@ class SendMethods:
         add_broker_facts(properties, self._facts)
         self._check_body(message.body)
         share = call.caller.holder if self._put_aside(message, request.group) else ""
-        record = self._framed(message, encoded(properties), born_host_of(call.connection.peer))
-        stored = await self._append(
-            call, message, [record], waits=properties.get(WAIT) != "false", share=share
-        )
+        first = None
+        if self._attempts is not None:
+            first = await self._attempts.first_copy(request, call.received_at)
+        if first is None:
+            record = self._framed(message, encoded(properties), born_host_of(call.connection.peer))
+            stored = await self._append(
+                call, message, [record], waits=properties.get(WAIT) != "false", share=share
+            )
+        else:
+            stored = Stored(broker_pb2.PUT_OK, [first.physical_offset], first.queue_offset)
+            queue_id = queue_of(first)
         key = properties.get(UNIQ_KEY, "")
         handle = None
         if message.due_ms is not None:

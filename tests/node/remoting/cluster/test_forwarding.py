@@ -17,6 +17,7 @@ from tandemlog_server.node.remoting.door.remoting_call import (
     RemotingCall,
     RemotingRefusedError,
 )
+from tandemlog_server.node.remoting.door.remoting_errors import response_code_of
 from tandemlog_server.rocketmq.clients.codes import RequestCode, ResponseCode
 from tandemlog_server.rocketmq.clients.handed_on import (
     HANDED_ON,
@@ -67,7 +68,7 @@ class Seen:
 
 class Door:
     """A node: its forwarder, and a method that stores bodies. `stop_at` is a body with which the
-    node dies after it has stored it."""
+    node dies after it has stored it, `depose_at` one with which its term ends."""
 
     def __init__(self, recognises: Seen | None = None, limits: ForwardingLimits = QUICK) -> None:
         self.roles = Roles()
@@ -76,7 +77,7 @@ class Door:
         self.flags: list[int] = []
         self.fields: list[dict[str, str]] = []
         self.silent = False
-        self.stop_at = b""
+        self.stop_at = self.depose_at = b""
         self.refusals = 0
         self.address = ""
         self.connections = 0
@@ -117,6 +118,9 @@ class Door:
         self.fields.append(dict(request.fields))
         if self.stop_at and request.body == self.stop_at:
             await self.kill()
+        if self.depose_at and request.body == self.depose_at:
+            self.roles.leading, self.depose_at = False, b""
+            raise RequestRefusedError(common_pb2.OUTCOME_UNKNOWN, "stored, outcome unknown")
         return None if request.is_oneway else request.response(fields={"at": str(len(self.bodies))})
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -130,7 +134,10 @@ class Door:
                 task.add_done_callback(tasks.discard)
 
     async def _serve(self, request: Command, writer: asyncio.StreamWriter) -> None:
-        answer = await self.ask(request, "10.0.0.2")
+        try:
+            answer = await self.ask(request, "10.0.0.2")
+        except RequestRefusedError as refusal:
+            answer = request.response(code=response_code_of(refusal.code), remark=str(refusal))
         if answer is not None and not writer.is_closing():
             writer.write(encode_command(answer))
 
@@ -320,6 +327,36 @@ async def test_a_slave_that_is_elected_looks_for_what_the_old_master_stored() ->
         answer = await asked
         assert answer is not None
         assert (answer.fields["at"], slave.bodies) == ("9", [])
+
+
+@pytest.mark.parametrize("handed_on", [False, True])
+async def test_what_a_term_leaves_open_is_asked_of_the_next_master(handed_on: bool) -> None:
+    seen = Seen()
+    async with doors(3, seen) as (old, new, slave):
+        lead(old, slave)
+        old.depose_at = b"one"
+        asking = asyncio.create_task((slave if handed_on else old).ask(SEND))
+        await until(lambda: old.bodies == [b"one"])
+        seen.stored[b"one"] = SEND.response(fields={"at": "first"})
+        new.roles.leading = True
+        for each in (old, slave):
+            each.roles.master = new.address
+        answer = await asking
+        assert answer is not None
+        assert answer.fields == {"at": "first"}
+        assert new.bodies == []
+
+
+async def test_what_a_term_leaves_open_and_no_one_recognises_is_for_the_program() -> None:
+    async with doors(2) as (old, slave):
+        lead(old, slave)
+        old.depose_at = b"one"
+        answer = await slave.ask(SEND)
+        assert answer is not None
+        assert answer.code == OUTCOME_UNKNOWN
+        old.roles.leading, old.depose_at = True, b"one"
+        with pytest.raises(RequestRefusedError, match="outcome unknown"):
+            await old.ask(SEND)
 
 
 async def test_a_master_that_was_stopped_is_given_up_when_another_leads() -> None:

@@ -14,6 +14,7 @@ from tandemlog.format.delay.handle import decode_handle
 from tandemlog.format.record.message_id import decode_offset_id
 from tandemlog.format.transaction.half import half_properties
 from tandemlog_server.node.remoting.door.remoting_call import RemotingRefusedError
+from tandemlog_server.node.remoting.sends.second_attempts import SecondAttempts
 from tandemlog_server.rocketmq.clients.codes import RequestCode, ResponseCode
 from tandemlog_server.rocketmq.clients.stored_message import StoredMessage
 from tandemlog_server.rocketmq.wire.remoting import ONEWAY_FLAG
@@ -237,3 +238,18 @@ async def test_a_half_is_stored_in_place_of_its_message(tmp_path: Path) -> None:
         assert (half.properties["REAL_TOPIC"], half.properties["REAL_QID"]) == ("T", "1")
         assert answer.fields["queueId"] == "1"
         assert answer.fields["transactionId"] == "AB"
+
+
+async def test_a_second_attempt_has_the_answer_of_what_the_last_master_stored(rig: SendRig) -> None:
+    properties = text(UNIQ_KEY="AB")
+    first = await rig.send("T", b"body", properties=properties, e="1")
+    await rig.records("T", 1)
+    store = rig.node.store
+    rig.sends._attempts = attempts = SecondAttempts(store, rig.node.terms, lambda: 0.0)
+    attempts._role, attempts._until = rig.node.terms.role, 1.0
+    attempts._begin = store.log.wrote.value
+    again = await rig.send("T", b"body", properties=properties, e="0", g="1700000000050")
+    assert again.fields == first.fields
+    assert (len(await rig.records("T", 0)), len(await rig.records("T", 1))) == (0, 1)
+    await rig.send("T", b"other", properties=properties, e="0", g="1700000000050")
+    assert len(await rig.records("T", 0)) == 1

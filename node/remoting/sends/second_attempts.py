@@ -1,0 +1,150 @@
+"""A client's own second attempt at a send, whose first one the master before this one has stored.
+
+    log   ──────────────────────────────────┬───────────────────────────▶
+              first copy, by the last master │ this term: the attempt after it
+              UNIQ_KEY K, body B, born at t  │ UNIQ_KEY K, body B, born a moment later
+                        ▲                    ▼
+                        └──────── is the answer to the second attempt
+
+A client whose connection ends before the answer came tries once more, with another time of birth
+and at another queue, in milliseconds. If the first copy has reached the replicas, the next master
+would store the message twice. So for WINDOW_S of a term each send is compared with what lies below
+the begin of the term: the newest record of its key, of the same topic and body, born at most
+ATTEMPTS_MS before.
+
+RocketMQ's broker does not look. A program may send one message object on purpose as often as it
+likes, and its UNIQ_KEY stays the same. So what looks like a second attempt is answered so once for
+each record, and only for the newest of its key: of a program that sends one object again and again,
+one send in a failover counts as another attempt of the one before it, and no more.
+
+Below the begin of the term nothing is missing from the index once the log is dispatched up to
+there: sends wait for that, as they would for their own confirmation.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from tandemlog.format.constants import DELAY, HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from tandemlog.format.record.record import Record, decode_record
+from tandemlog_server.rocketmq.clients.codes import ResponseCode
+from tandemlog_server.rocketmq.clients.send_requests import SendRequest
+from tandemlog_server.storage.message_store import MessageStore
+
+from ...pulls.dispatch_wait import DISPATCH_CHECK_S
+from ...roles.role import CurrentRole, NodeRole
+from ..door.remoting_call import RemotingRefusedError
+from .repeated_sends import unique_key
+
+WINDOW_S: Final = 10.0
+"""From the first send of a term. Clients try again for 3 s."""
+ATTEMPTS_MS: Final = 5_000
+"""Between the births of two attempts: the time that a client gives a send, and more."""
+WAIT_S: Final = 2.5
+"""A client's own patience is 3 s."""
+_LOOK_BACK_MS: Final = 600_000
+"""Of store times: clocks of two nodes may differ by minutes."""
+_WAITING: Final = ((DELAY, SCHEDULE_TOPIC), ("TIMER_", TIMER_TOPIC), ("TRAN_MSG", HALF_TOPIC))
+"""Properties with which a message waits in a topic of the store."""
+
+
+class SecondAttempts:
+    """See the module. Batches are not looked at. Belongs to the loop, whose clock is `now`."""
+
+    def __init__(self, store: MessageStore, current: CurrentRole, now: Callable[[], float]) -> None:
+        self._store = store
+        self._current = current
+        self._now = now
+        self._role: NodeRole | None = None
+        self._until = float("-inf")
+        self._begin = 0
+        self._dispatched: asyncio.Task[None] | None = None
+        self._answered: dict[int, int] = {}  # log offsets of first copies, and attempts' births
+        self.found_total = 0
+
+    async def first_copy(self, request: SendRequest, received_at: float) -> Record | None:
+        """The record of an earlier attempt at the send; None if there is none. Raises
+        RequestRefusedError if this node has ceased to lead meanwhile, RemotingRefusedError if the
+        log is not dispatched in time."""
+        role, now = self._current.role, self._now()
+        if role is not self._role:
+            self._begin_term(role, now)
+        if now > self._until or request.batch:
+            return None
+        key = unique_key(request.properties)
+        if not key:
+            return None
+        if self._store.reputed.value < self._begin:
+            await self._wait_dispatched((received_at or now) + WAIT_S - now)
+            if self._current.role is not role:
+                raise self._current.role.no_master("send puts to")
+        topics = [request.topic]
+        topics += [topic for name, topic in _WAITING if name in request.properties]
+        for topic in topics:
+            if self._may_have(topic, key):
+                record = await asyncio.to_thread(self._newest, topic, key)
+                if record is not None and self._is_attempt(record, request):
+                    self.found_total += 1
+                    return record
+        return None
+
+    def _begin_term(self, role: NodeRole, now: float) -> None:
+        self._role, self._until = role, now + WINDOW_S
+        term = self._store.epochs.table.last
+        self._begin = 0 if term is None else term.start_offset
+        self._answered.clear()
+        if self._dispatched is not None:
+            self._dispatched.cancel()
+            self._dispatched = None
+
+    async def _wait_dispatched(self, left_s: float) -> None:
+        """One look serves all who wait."""
+        if self._dispatched is None or self._dispatched.done():
+            self._dispatched = asyncio.ensure_future(self._dispatch(self._begin, self._role))
+        await asyncio.wait({self._dispatched}, timeout=max(left_s, 0))
+        if self._store.reputed.value < self._begin and self._current.role is self._role:
+            raise RemotingRefusedError(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                f"the log of the master before is dispatched up to {self._store.reputed.value}, "
+                f"and a first copy of the message may lie before {self._begin}: try again",
+            )
+
+    async def _dispatch(self, begin: int, role: NodeRole | None) -> None:
+        while (  # noqa: ASYNC110 - once for each term
+            self._store.reputed.value < begin and self._current.role is role
+        ):
+            await asyncio.sleep(DISPATCH_CHECK_S)
+
+    def _since(self) -> int:
+        return max(self._store.clock.now_ms() - _LOOK_BACK_MS, 0)
+
+    def _may_have(self, topic: str, key: str) -> bool:
+        """Whether the index has an entry below the begin of the term: mostly it has none."""
+        index = self._store.reader.index
+        if index is None:
+            return False
+        return any(offset < self._begin for offset in index.query(topic, key, self._since()))
+
+    def _newest(self, topic: str, key: str) -> Record | None:
+        found = self._store.reader.query_key(
+            topic, key, begin_timestamp=self._since(), before=self._begin, max_messages=1
+        )
+        return decode_record(found.records[0]) if found.records else None
+
+    def _is_attempt(self, record: Record, request: SendRequest) -> bool:
+        if record.body != request.body or record.uniq_key != unique_key(request.properties):
+            return False
+        properties = record.properties
+        if record.topic != request.topic and properties.get("REAL_TOPIC") != request.topic:
+            return False
+        later_ms = request.born_timestamp - record.born_timestamp
+        if not 0 <= later_ms <= ATTEMPTS_MS:
+            return False
+        answered = self._answered.setdefault(record.physical_offset, request.born_timestamp)
+        return answered == request.born_timestamp
+
+
+def queue_of(record: Record) -> int:
+    """The queue that its sender chose, also of a message that waits elsewhere."""
+    waits = record.properties.get("REAL_QID", "")
+    return int(waits) if waits.isdigit() else record.queue_id

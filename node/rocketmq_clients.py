@@ -48,6 +48,10 @@ from .remoting.door.broker_settings import broker_settings
 from .remoting.door.remoting_call import Method
 from .remoting.door.remoting_door import RemotingDoor
 from .remoting.door.remoting_server import RemotingServer
+from .remoting.pop.ack_methods import AckMethods
+from .remoting.pop.assignment_methods import AssignmentMethods
+from .remoting.pop.pop_methods import PopMethods
+from .remoting.pop.request_modes import RequestModes
 from .remoting.reads.cluster_readers import ClusterReaders
 from .remoting.reads.progress_methods import ProgressMethods
 from .remoting.reads.read_methods import ReadMethods, read_methods
@@ -114,9 +118,12 @@ def started_clients(node: ClientsNode, *, connections: int) -> tuple[RemotingSer
     if not node.endpoints.rocketmq:
         return ()
     routing = routing_of(node)
-    clients = ClientMethods(node.store, node.terms, node.work.kinds, routing.topics, time.monotonic)
+    modes = RequestModes(node.store.groups)
+    clients = ClientMethods(
+        node.store, node.terms, node.work.kinds, routing.topics, time.monotonic, pops=modes.pops
+    )
     locks = LockMethods(node.store, node.terms, time.monotonic)
-    read = _reads(node, routing, clients)
+    read = _reads(node, routing, clients, modes)
     joint = joint_sends(node)
     parts: list[Methods] = [
         read.pulls,
@@ -128,6 +135,7 @@ def started_clients(node: ClientsNode, *, connections: int) -> tuple[RemotingSer
         transaction_methods(node),
         *routing_methods(node, routing),
         *send_methods(node, routing.topics, joint, clients),
+        *pop_methods(node, routing, clients, modes),
     ]
     tls = node.security.tls
     server = RemotingServer(
@@ -227,7 +235,31 @@ def routing_methods(node: ClientsNode, routing: Routing) -> list[Methods]:
     ]
 
 
-def _reads(node: ClientsNode, routing: Routing, clients: ClientMethods) -> ReadMethods:
+def pop_methods(
+    node: ClientsNode, routing: Routing, clients: ClientMethods, modes: RequestModes
+) -> list[Methods]:
+    """Consumers in POP mode."""
+
+    def broker_names() -> list[str]:
+        placement = routing.nodes.placement()
+        return [placement.names.broker, *(name for name, _ in placement.aliases)]
+
+    return [
+        PopMethods(
+            node.store,
+            node.work,
+            node.turns,
+            broker_names=broker_names,
+            recent_bytes=node.reads.limits.far_behind_bytes,
+        ),
+        AckMethods(node.store, node.work),
+        AssignmentMethods(node.store, node.terms, clients, routing.topics, routing.nodes, modes),
+    ]
+
+
+def _reads(
+    node: ClientsNode, routing: Routing, clients: ClientMethods, modes: RequestModes
+) -> ReadMethods:
     return read_methods(
         node.store,
         node.reads,
@@ -236,6 +268,7 @@ def _reads(node: ClientsNode, routing: Routing, clients: ClientMethods) -> ReadM
         node.turns,
         node.terms,
         subscribed=clients.table.subscription,
+        require_pulled=modes.require_pulled,
         readers=ClusterReaders(
             routing.nodes,
             lambda: node.membership.members(stopping=False),

@@ -58,6 +58,10 @@ class WaitingReceives:
             {each for place in self._waiting if place[0] == group for each in self._waiting[place]}
         )
 
+    def of_place(self, place: Place) -> int:
+        """How many wait for the topic of the group."""
+        return len(self._waiting.get(place, ()))
+
     def _remove(self, waiter: Waiter) -> None:
         self.count -= 1
         for place in waiter.places:

@@ -17,6 +17,7 @@ from tandemlog.format.lease.policy import (
     MAX_WAIT_MS,
     MIN_LEASE_MS,
     GroupPolicy,
+    StartAt,
 )
 from tandemlog.format.words import quoted
 from tandemlog.v1 import common_pb2
@@ -42,13 +43,15 @@ class ReceiveRequest:
     max_bytes: int = 4 << 20
     filter: Selector | None = None
     queues: frozenset[int] = frozenset()
+    start_at: StartAt | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeasedMessages:
     """Messages of one queue: `records` end to end, `sizes` i8[n], `queue_offsets` i8[n] ascending,
-    `attempts` u2[n] (1: the first delivery), `handles` 64 characters each, `last_errors` by index,
-    of those that failed before."""
+    `attempts` u2[n] (1: the first delivery), `first_ms` i8[n] when that was, `handles` 64
+    characters each, `last_errors` by index, of those that failed before; `rest`: how many messages
+    of the queue were never delivered."""
 
     topic: str
     queue_id: int
@@ -56,8 +59,10 @@ class LeasedMessages:
     sizes: NDArray[np.int64]
     queue_offsets: NDArray[np.int64]
     attempts: NDArray[np.uint16]
+    first_ms: NDArray[np.int64]
     handles: bytes
     last_errors: Mapping[int, str]
+    rest: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)

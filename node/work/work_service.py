@@ -32,7 +32,6 @@ from tandemlog_server.storage.leases.lease_values import Counters, Leased, Now, 
 from tandemlog_server.storage.leases.read_batch import ReadBatch
 from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.services.lease_desk import LeaseDesk
-from tandemlog_server.storage.shares import Shares
 
 from ..access.caller import Caller
 from ..error_status import RequestRefusedError
@@ -42,6 +41,7 @@ from ..pulls.read_turns import ReadTurns
 from ..roles.role import CurrentRole, NodeRole
 from ..settings.sections import WorkSection
 from .dispatch_notices import DispatchNotices
+from .receive_waits import ReceiveWaits
 from .waiting_receives import Waiter
 from .work_numbers import WorkNumbers, group_work, has_leased, work_numbers
 from .work_requests import (
@@ -101,7 +101,7 @@ class WorkService:
         self._said_ms = -SAID_MS
         self._counters = Counters()
         self._desk = LeaseDesk(store)
-        self._waits = Shares(long_polls)
+        self.waits = ReceiveWaits(long_polls)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="work")
         # what consumers ask for must not hold up what is written
         self._looking = ThreadPoolExecutor(1, thread_name_prefix="work-handles")
@@ -127,6 +127,11 @@ class WorkService:
         self._notices.close()
         self._thread.shutdown(wait=True)
         self._looking.shutdown(wait=True, cancel_futures=True)
+
+    @property
+    def closing(self) -> bool:
+        """Whether the node stops."""
+        return self._closing
 
     def cancel_waiting(self) -> None:
         """The node stops: receives that wait end."""
@@ -161,41 +166,20 @@ class WorkService:
         waiter = Waiter([(request.group, each) for each in request.topics])
         while True:
             # each time: the group may have got another order, or have been deleted
-            await term.open(request.group, request.topics, create=True, holder=caller.holder)
+            await term.open(
+                request.group,
+                request.topics,
+                create=True,
+                holder=caller.holder,
+                start_at=request.start_at,
+            )
             leased, throttled = await self._fill(term, request, caller, deadline + SLACK_S)
             if not leased:
                 # what woke this one may be for another
                 term.waiting.pass_on(waiter)
             if leased or self._closing or loop.time() >= deadline:
                 return _result(leased, request.lease_ms, throttled, term)
-            self._check_room(caller)
-            with term.waiting.waiting(waiter):
-                await self._wait(waiter, caller, deadline)
-            term.check()
-
-    async def _wait(self, waiter: Waiter, caller: Caller, deadline: float) -> None:
-        self._waits.take(caller.holder)
-        try:
-            with caller.long_poll():
-                async with asyncio.timeout_at(deadline):
-                    await waiter.event.wait()
-        except TimeoutError:
-            pass
-        finally:
-            self._waits.give_back(caller.holder)
-
-    def _check_room(self, caller: Caller) -> None:
-        waits, holder = self._waits, caller.holder
-        if not waits.may_take(holder):
-            raise RequestRefusedError(
-                common_pb2.BUSY,
-                f"{waits.held} receives are waiting on this node, {waits.of(holder)} of them of "
-                f"this identity or host; the limit limits.long_polls is {waits.limit} for all, "
-                f"{waits.most(holder)} of it for one now; try again later, or without wait_ms",
-                field="wait_ms",
-                limit=waits.limit,
-                actual=waits.held + 1,
-            )
+            await self.waits.wait(term, waiter, caller, deadline)
 
     async def _fill(
         self, term: WorkTerm, request: ReceiveRequest, caller: Caller, until: float
@@ -363,6 +347,16 @@ class WorkService:
         check_lease(lease_ms)
         return await self._operate(group, handles, Operation(Kind.EXTEND, lease_ms), holder)
 
+    async def handles_again(
+        self, place: tuple[str, str, int], offsets: Sequence[int], delivery: int, mask: int
+    ) -> list[bytes]:
+        """Of messages in a queue, `place`: group, topic and queue id, which a consumer knows by the
+        number of their delivery alone (storage/leases/row_handles.py). Empty for what this master
+        has not delivered so."""
+        check_group(place[0])
+        term = await self.ready()
+        return term.engine.handles_again(place, offsets, delivery, mask)
+
     async def reject(
         self, group: str, handles: bytes, *, error: str = "", holder: str = ""
     ) -> NDArray[np.uint8]:
@@ -470,8 +464,10 @@ def _result(
             each.batch.sizes,
             each.batch.offsets,
             each.attempts,
+            each.first_ms,
             each.handles,
             each.errors,
+            max(each.queue.end - each.queue.next, 0),
         )
         for each in leased
     )

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from tandemlog.format.lease.handle import topic_hash
-from tandemlog.format.lease.policy import dead_letter_topic
+from tandemlog.format.lease.policy import StartAt, dead_letter_topic
 from tandemlog.format.lease.progress import QueueProgress
 from tandemlog.format.words import quoted
 from tandemlog.v1 import common_pb2
@@ -179,10 +179,17 @@ class WorkTerm:
     # ---- groups and their queues
 
     async def open(
-        self, group: str, topics: Sequence[str], *, create: bool = False, holder: str = ""
+        self,
+        group: str,
+        topics: Sequence[str],
+        *,
+        create: bool = False,
+        holder: str = "",
+        start_at: StartAt | None = None,
     ) -> None:
         """The queues of these topics are open for the group; with `create` a new group is. They
-        count in the share of `holder`, an identity or a host, empty for the node itself. Raises
+        count in the share of `holder`, an identity or a host, empty for the node itself. A topic
+        that the group has not read is begun at its committed offsets, or at `start_at`. Raises
         RequestRefusedError (UNKNOWN_TOPIC, UNKNOWN_GROUP, BUSY), MetadataError."""
         self.look_at_tables()
         if all(self.engine.groups.has_queues(group, each, self._count(each)) for each in topics):
@@ -192,7 +199,7 @@ class WorkTerm:
             await self._open_group(group, create=create)
             for topic in topics:
                 if not self.engine.groups.has_queues(group, topic, self._count(topic)):
-                    await self._open_topic(group, topic, holder)
+                    await self._open_topic(group, topic, holder, start_at)
             if self.engine.groups.policy(group) is None:
                 # deleted meanwhile, or it has another order
                 raise not_sure()
@@ -218,7 +225,9 @@ class WorkTerm:
         if group in groups.table:
             self.engine.open_group(group, groups.policy(group))
 
-    async def _open_topic(self, group: str, topic: str, holder: str) -> None:
+    async def _open_topic(
+        self, group: str, topic: str, holder: str, start_at: StartAt | None
+    ) -> None:
         if topic != dead_letter_topic(group):
             self._known.check_queue(topic, 0)
         ranges = self.desk.ranges(topic)
@@ -240,7 +249,10 @@ class WorkTerm:
         said = await asyncio.to_thread(self.desk.said, group)
         self.check()
         if opened is not None and self.engine.groups.get(group) is opened:
-            self.engine.open_topic(group, topic, ranges, said.get(topic, {}), self.now())
+            committed = self._store.consumer_offsets.of_pair(topic, group)
+            self.engine.open_topic(
+                group, topic, ranges, said.get(topic, {}), self.now(), committed, start_at
+            )
             shares.take(holder, new)
             by_topic = self._opened_by.setdefault(group, {})
             by_topic.setdefault(topic, []).append((holder, new))

@@ -54,6 +54,15 @@ class RequestCode:
     GET_TOPIC_CONFIG: Final = 351
     LITE_PULL_MESSAGE: Final = 361
     RECALL_MESSAGE: Final = 370
+    QUERY_ASSIGNMENT: Final = 400
+    SET_MESSAGE_REQUEST_MODE: Final = 401
+    POP_MESSAGE: Final = 200_050
+    ACK_MESSAGE: Final = 200_051
+    PEEK_MESSAGE: Final = 200_052
+    CHANGE_MESSAGE_INVISIBLETIME: Final = 200_053
+    NOTIFICATION: Final = 200_054
+    POLLING_INFO: Final = 200_055
+    BATCH_ACK_MESSAGE: Final = 200_151
 
 
 class ResponseCode:
@@ -78,4 +87,6 @@ class ResponseCode:
     SUBSCRIPTION_NOT_EXIST: Final = 24
     INVALID_PARAMETER: Final = 29
     CONSUMER_NOT_ONLINE: Final = 206
+    NO_MESSAGE: Final = 208
+    POLLING_TIMEOUT: Final = 210
     FLOW_CONTROL: Final = 215

@@ -22,7 +22,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.format.lease.handle import HANDLE, encode_handles
 from tandemlog.format.lease.policy import AckResult, GroupPolicy, StartAt
 from tandemlog.format.lease.progress import QueueProgress
 
@@ -44,9 +43,11 @@ from .lease_values import Counters, DeadLetters, Leased, LeaseLimits, Now, Readi
 from .open_groups import OpenGroup, OpenGroups
 from .queue_leases import NEVER, QueueLeases
 from .read_batch import ReadBatch
+from .row_handles import handles_again, leased_rows
 from .row_owners import RowOwners
 from .unacked import I64, State
 
+NO_BEGINS: Final[Mapping[int, int]] = {}
 _STALE_ENTRIES: Final = 4_096
 _MOST_LEASES: Final = 0xFFFF_FFFF
 _FAR_APART: Final = 0x9E37_79B1
@@ -91,23 +92,30 @@ class LeaseEngine:
         ranges: Sequence[tuple[int, int]],
         said: Mapping[int, QueueProgress],
         now: Now,
+        begins: Mapping[int, int] = NO_BEGINS,
+        start_at: StartAt | None = None,
     ) -> None:
         """Queue i of the topic holds ranges[i], minimum and end; `said`: what the log says about
-        the group's queues in it. Queues that are open already only grow."""
+        the group's queues in it; `begins`: below this everything is done, by committed offsets.
+        `start_at` None: where the policy says. Queues that are open already only grow."""
         known = self.groups[group]
         place = known.topic(topic)
+        start_at = known.policy.start_at if start_at is None else start_at
         # a queue that the topic got later is read from its begin
-        latest = known.policy.start_at is StartAt.LATEST and not said and not place.queues
+        latest = start_at is StartAt.LATEST and not (said or begins or place.queues)
         for queue_id, (minimum, end) in enumerate(ranges):
             queue = place.queues.get(queue_id)
             if queue is None:
                 queue = QueueLeases(group, topic, queue_id, known.policy, self.owners)
                 place.queues[queue_id] = queue
-                state = said.get(queue_id)
-                if state is None:
-                    queue.begin(end if latest else minimum, sure=not latest)
-                else:
+                state, begin = said.get(queue_id), min(begins.get(queue_id, -1), end)
+                if state is not None:
                     self._load(queue, state, now)
+                    queue.pass_over(queue.floor, begin)
+                elif begin > minimum:
+                    queue.begin(begin, sure=False)
+                else:
+                    queue.begin(end if latest else minimum, sure=not latest)
             queue.grew(minimum, end)
             self._changed(queue)
 
@@ -243,26 +251,20 @@ class LeaseEngine:
         return leased
 
     def _leased(self, queue: QueueLeases, batch: ReadBatch) -> Leased:
-        rows, _ = queue.rows.find(batch.offsets)
-        attempts = queue.rows.attempts[rows]
-        self.counters.delivered += len(rows)
-        self.counters.redelivered += int((attempts > 1).sum())
-        known = self.groups[queue.group]
-        handles = np.zeros(len(rows), HANDLE)
-        handles["version"] = 1
-        handles["attempt"], handles["queue_id"] = attempts, queue.queue_id
-        handles["group"], handles["topic"] = known.hash, known.topics[queue.topic].hash
-        handles["lease"], handles["term"] = self._lease, self.term
-        handles["queue_offset"], handles["log_offset"] = batch.offsets, batch.log_offsets
-        handles["fingerprint"] = batch.fingerprints
-        errors = {}
-        if queue.errors:
-            errors = {
-                row: queue.errors[offset]
-                for row, offset in enumerate(batch.offsets.tolist())
-                if offset in queue.errors
-            }
-        return Leased(queue, batch, attempts, encode_handles(handles), errors)
+        leased = leased_rows(self.groups[queue.group], queue, batch, self._lease, self.term)
+        self.counters.delivered += len(leased.attempts)
+        self.counters.redelivered += int((leased.attempts > 1).sum())
+        return leased
+
+    def handles_again(
+        self, place: tuple[str, str, int], offsets: Sequence[int], delivery: int, mask: int
+    ) -> list[bytes]:
+        """See row_handles.py; `place` is group, topic and queue."""
+        queue = self.groups.queue(*place)
+        if queue is None:
+            return [b""] * len(offsets)
+        group = self.groups[place[0]]
+        return handles_again(group, queue, offsets, delivery, mask, self.term)
 
     # ---- handles
 

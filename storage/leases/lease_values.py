@@ -52,12 +52,14 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leased:
-    """Messages of one queue that a consumer has now; `attempts` u2[n], `handles` 64 characters
-    each, `errors` by index in the batch."""
+    """Messages of one queue that a consumer has now; `attempts` u2[n], `first_ms` i8[n] when each
+    was first delivered (since the epoch), `handles` 64 characters each, `errors` by index in the
+    batch."""
 
     queue: QueueLeases
     batch: ReadBatch
     attempts: NDArray[np.uint16]
+    first_ms: I64
     handles: bytes
     errors: Mapping[int, str]
 

@@ -65,7 +65,8 @@ CONSUME_MSG_TIMEOUT: Final = 207
 
 
 class ClientMethods:
-    """See the module. `run` as long as the node serves; `now` is a monotonic clock in seconds."""
+    """See the module. `run` as long as the node serves; `now` is a monotonic clock in seconds;
+    `pops` says whether the members of a group pop (pop/request_modes.py)."""
 
     def __init__(
         self,
@@ -75,8 +76,11 @@ class ClientMethods:
         creation: TopicCreation,
         now: Callable[[], float],
         limits: ClientLimits | None = None,
+        *,
+        pops: Callable[[str], bool] = lambda _group: False,
     ) -> None:
         self._store = store
+        self._pops = pops
         self._creation = creation
         self._current = current
         self._kinds = kinds
@@ -163,7 +167,9 @@ class ClientMethods:
             topics = [each.topic for each in consumer.subscriptions if each.topic != retries]
             call.caller.require(Right.READ, topics)
             if self.table.member(consumer.group, heartbeat.client_id) is None:
-                self._kinds.require(MemberKind.CLASSIC, consumer.group)
+                pops = self._pops(consumer.group)
+                kind = MemberKind.WORK if pops else MemberKind.CLASSIC
+                self._kinds.require(kind, consumer.group)
 
     async def unregister(self, call: RemotingCall) -> Command:
         """35. A client is ended by itself alone: it is one of this connection."""
@@ -331,7 +337,9 @@ class ClientMethods:
     # ---- for others
 
     def member_count(self, group: str) -> int:
-        return len(self.table.members(group))
+        """Of members that balance by themselves: in a group that pops there are none, and leases
+        say who works."""
+        return 0 if self._pops(group) else len(self.table.members(group))
 
 
 @dataclass(frozen=True, slots=True)

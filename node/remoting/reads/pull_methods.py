@@ -121,7 +121,8 @@ class _Place:
 
 
 class PullMethods:
-    """See the module. `subscribed` knows the heartbeats of this node."""
+    """See the module. `subscribed` knows the heartbeats of this node; `require_pulled` refuses a
+    group and a topic whose messages are leased (pop/request_modes.py)."""
 
     def __init__(
         self,
@@ -131,8 +132,10 @@ class PullMethods:
         *,
         subscribed: Subscribed,
         readers: Readers | None = None,
+        require_pulled: Callable[[str, str], None] | None = None,
     ) -> None:
         self._reads = reads
+        self._require_pulled = require_pulled
         self._dispatch = dispatch
         self._commits = commits
         self._subscribed = subscribed
@@ -158,6 +161,8 @@ class PullMethods:
         does."""
         asked = read_pull(call.request.fields)
         require_reads(call.caller, asked.group, asked.topic)
+        if self._require_pulled is not None:
+            self._require_pulled(asked.group, asked.topic)
         leaves_to = self._leave(asked) if self._leaves or self._reads.closed else None
         if leaves_to is not None:
             return call.request.response(

@@ -1,5 +1,6 @@
 """What RocketMQ's clients read by, put together: pulls, offsets and queries over one node."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tandemlog_server.storage.message_store import MessageStore
@@ -35,12 +36,20 @@ def read_methods(
     *,
     subscribed: Subscribed,
     readers: Readers | None = None,
+    require_pulled: Callable[[str, str], None] | None = None,
 ) -> ReadMethods:
-    """`subscribed` and `readers`: see pull_methods.py."""
+    """`subscribed`, `readers` and `require_pulled`: see pull_methods.py."""
     dispatch = DispatchWait(store)
     commits = GroupCommits(members, known, turns)
     return ReadMethods(
-        PullMethods(reads, dispatch, commits, subscribed=subscribed, readers=readers),
+        PullMethods(
+            reads,
+            dispatch,
+            commits,
+            subscribed=subscribed,
+            readers=readers,
+            require_pulled=require_pulled,
+        ),
         OffsetMethods(
             store,
             members,

@@ -35,6 +35,7 @@ from tandemlog.format.words import quoted
 
 POP_CK: Final = b"POP_CK"
 FIRST_POP_TIME: Final = b"1ST_POP_TIME"
+ORIGIN_GROUP: Final = b"ORIGIN_GROUP"
 NORMAL_TOPIC: Final = "0"
 """The fifth field; 1 and 2 are RocketMQ's retry topics, which a node does not have."""
 MAX_DELIVERY: Final = 0x7FFF_FFFF
@@ -123,11 +124,13 @@ def popped_records(
     attempts: NDArray[np.uint16],
     first_pop_ms: NDArray[np.int64],
     receipts: Sequence[bytes],
+    group: str,
 ) -> bytes:
-    """The records, end to end in `records`, as a consumer gets them: each with its receipt, with
-    the time of its first delivery where that was an earlier one, and with how often it was
-    delivered before. A record without room for that stays as it is: the client makes a receipt
-    without a handle then."""
+    """The records, end to end in `records`, as a consumer of `group` gets them: each with its
+    receipt, and with how often it was delivered before; one that was also with the time of its
+    first delivery, and the group. A record without room for that stays as it is: the client makes a
+    receipt without a handle then."""
+    origin = ORIGIN_GROUP + b"\x01" + group.encode() + _SEPARATOR
     data = byte_array(records)
     starts = np.cumsum(sizes) - sizes
     headers = gather_headers(records, starts, sizes)
@@ -150,7 +153,7 @@ def popped_records(
         record = view[start : start + size]
         more = [POP_CK + b"\x01" + receipt + _SEPARATOR]
         if attempt > 1:
-            more.append(FIRST_POP_TIME + b"\x01%d" % first_ms + _SEPARATOR)
+            more += (FIRST_POP_TIME + b"\x01%d" % first_ms + _SEPARATOR, origin)
         if good and length and view[at + length - 1] != _SEPARATOR[0]:
             more.insert(0, _SEPARATOR)
         added = b"".join(more)

@@ -1,7 +1,7 @@
 """What a consumer in POP mode asks, and what it is answered.
 
     200050  POP_MESSAGE                  messages of one queue, or of all (queueId -1), for a time
-    200052  PEEK_MESSAGE                 the same, and they are nobody's
+    200052  PEEK_MESSAGE                 the same, without a lease
     200054  NOTIFICATION                 whether there is a message
     200055  POLLING_INFO                 how many requests wait
     200051  ACK_MESSAGE                  one message is done

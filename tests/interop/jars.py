@@ -84,6 +84,8 @@ def _fetched(version: str) -> Path:
 
 def _compiled(version: str, folder: Path) -> Path:
     sources = sorted((HERE / "java").glob("*.java"))
+    if not version.startswith("4."):
+        sources += sorted((HERE / "java" / "since5").glob("*.java"))
     classes, programs = TARGET / f"{version}-classes", TARGET / f"{version}-programs.jar"
     newest = max(source.stat().st_mtime for source in sources)
     if not programs.exists() or programs.stat().st_mtime < newest:

@@ -43,9 +43,15 @@ SCENARIOS = (
     "bodies",
     "auto-created",
     "refused",
+    "popped",
+    "pop-retried",
+    "pop-assigned",
+    "pop-direct",
+    "pop-filtered",
+    "pop-orderly",
 )
-ONLY_5 = frozenset({"timed"})
-"""4.x has no timers."""
+ONLY_5 = frozenset({"timed", *(each for each in SCENARIOS if each.startswith("pop"))})
+"""4.x has no timers and no POP."""
 TIMEOUT_S = 300
 
 
@@ -82,7 +88,7 @@ def scenarios(version: str) -> list[str]:
 
 
 def play(
-    version: str, name_server: str, broker: str, home: Path, *names: str, at_once: int = 26
+    version: str, name_server: str, broker: str, home: Path, *names: str, at_once: int = 32
 ) -> dict[str, Seen]:
     """Play the scenarios `names`, or all, against the broker of that name that the name server
     tells of. Raises CalledProcessError if the program ends otherwise than by itself."""

@@ -38,7 +38,6 @@ from ..clients.client_methods import ClientMethods
 from ..cluster.cluster_nodes import ClusterNodes
 from ..cluster.topic_creation import TopicCreation
 from ..door.remoting_call import Method, RemotingCall, RemotingRefusedError
-from ..door.remoting_errors import GROUP_NOT_EXIST
 from ..reads.read_rights import require_reads
 from .request_modes import RequestModes
 
@@ -123,14 +122,10 @@ class AssignmentMethods:
         return call.request.response()
 
     def _set_mode(self, asked: ModeRequest) -> None:
-        """In a thread."""
+        """In a thread. A group that is not there is made, as by a broker."""
         self._current.role.require_master("change groups on")
-        groups = self._store.groups
+        groups, now_ms = self._store.groups, self._store.clock.now_ms()
+        groups.ensure(asked.group, now_ms)
         row = groups.table.get(asked.group)
-        if not isinstance(row, Mapping):
-            raise RemotingRefusedError(
-                GROUP_NOT_EXIST,
-                f"there is no group {quoted(asked.group)}: create it with mqadmin updateSubGroup",
-            )
-        changed = with_mode(row, asked)
-        groups.take_rows({asked.group: changed}, (), self._store.clock.now_ms())
+        if isinstance(row, Mapping):
+            groups.take_rows({asked.group: with_mode(row, asked)}, (), now_ms)

@@ -23,6 +23,7 @@ from typing import Final
 
 import numpy as np
 
+from tandemlog.format.errors import FormatError
 from tandemlog.format.lease.handle import decode_handles, handle_texts
 from tandemlog.format.lease.policy import MAX_LEASE_MS, MIN_LEASE_MS, Ordering, StartAt
 from tandemlog.format.words import quoted
@@ -49,8 +50,10 @@ from tandemlog_server.rocketmq.clients.pop_requests import (
 from tandemlog_server.rocketmq.wire.remoting import Command
 from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.reads.results import GetResult, GetStatus
+from tandemlog_server.storage.services.lease_desk import Selector
 
 from ...access.caller import Caller
+from ...error_status import RequestRefusedError
 from ...pulls.read_turns import ReadTurns
 from ...work.work_filter import selector
 from ...work.work_looks import has_begun, has_work, is_open, next_offsets, waiting_for
@@ -128,10 +131,10 @@ class PopMethods:
             await self._work.release(asked.group, handles)
         elif in_order and attempt.attempt_id and handles:
             self._note(attempt, handles)
-        return self._answer(call.request, result, in_order=in_order)
+        return self._answer(call.request, asked, result, in_order=in_order)
 
     async def _request(self, asked: PopRequest, caller: Caller) -> ReceiveRequest:
-        tags, condition = subscription_of(asked.expression, asked.expression_type)
+        wanted = _selector(asked)
         first = (
             asked.from_first
             or is_open(self._work, asked.group, asked.topic)
@@ -144,7 +147,7 @@ class PopMethods:
             min(max(asked.invisible_ms, MIN_LEASE_MS), MAX_LEASE_MS),
             min(asked.wait_ms, MOST_WAIT_MS),
             POP_BYTES,
-            selector(tags, condition),
+            wanted,
             frozenset(() if asked.queue_id == ALL_QUEUES else (asked.queue_id,)),
             StartAt.EARLIEST if first else StartAt.LATEST,
         )
@@ -190,7 +193,9 @@ class PopMethods:
         while len(self._attempts) > ATTEMPTS_KEPT:
             self._attempts.popitem(last=False)
 
-    def _answer(self, request: Command, result: ReceiveResult, *, in_order: bool) -> Command:
+    def _answer(
+        self, request: Command, asked: PopRequest, result: ReceiveResult, *, in_order: bool
+    ) -> Command:
         pop_time_ms = result.leased_until_ms - result.lease_ms
         rest = sum(each.rest for each in result.messages)
         if not result.messages:
@@ -200,7 +205,9 @@ class PopMethods:
                 fields=pop_answer(pop_time_ms, result.lease_ms),
             )
         broker = self._broker_of(request)
-        body = b"".join(_records(each, pop_time_ms, result, broker) for each in result.messages)
+        body = b"".join(
+            _records(each, pop_time_ms, result, broker, asked.group) for each in result.messages
+        )
         leases = decode_handles(result.messages[0].handles)["lease"]
         fields = pop_answer(pop_time_ms, result.lease_ms, delivery_of(int(leases[0])), rest)
         fields.update(queue_fields(_by_queue(result), in_order=in_order))
@@ -285,6 +292,16 @@ class PopMethods:
             )
 
 
+def _selector(asked: PopRequest) -> Selector | None:
+    """Raises RemotingRefusedError (SUBSCRIPTION_PARSE_FAILED)."""
+    try:
+        return selector(*subscription_of(asked.expression, asked.expression_type))
+    except (FormatError, RequestRefusedError) as problem:
+        raise RemotingRefusedError(
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(problem)
+        ) from problem
+
+
 def _by_queue(result: ReceiveResult) -> list[PoppedQueue]:
     """Each queue once, ascending."""
     offsets: dict[int, dict[int, int]] = {}
@@ -299,7 +316,9 @@ def _by_queue(result: ReceiveResult) -> list[PoppedQueue]:
     return found
 
 
-def _records(leased: LeasedMessages, pop_time_ms: int, result: ReceiveResult, broker: str) -> bytes:
+def _records(
+    leased: LeasedMessages, pop_time_ms: int, result: ReceiveResult, broker: str, group: str
+) -> bytes:
     """With their receipts."""
     offsets, start = leased.queue_offsets.tolist(), int(leased.queue_offsets[0])
     leases = decode_handles(leased.handles)["lease"].tolist()
@@ -318,4 +337,6 @@ def _records(leased: LeasedMessages, pop_time_ms: int, result: ReceiveResult, br
         )
         for offset, lease, handle in zip(offsets, leases, handle_texts(leased.handles), strict=True)
     ]
-    return popped_records(leased.records, leased.sizes, leased.attempts, leased.first_ms, receipts)
+    return popped_records(
+        leased.records, leased.sizes, leased.attempts, leased.first_ms, receipts, group
+    )

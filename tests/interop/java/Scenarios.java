@@ -1,7 +1,9 @@
 import java.io.PrintWriter;
 import java.io.StringWriter;
+import java.lang.reflect.InvocationTargetException;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -53,6 +55,18 @@ public final class Scenarios {
         ALL.put("bodies", SendScenarios::bodies);
         ALL.put("auto-created", SendScenarios::autoCreated);
         ALL.put("refused", SendScenarios::refused);
+        for (String name : List.of("popped", "retried", "assigned", "direct", "filtered", "orderly")) {
+            ALL.put(name.startsWith("pop") ? name : "pop-" + name, scene -> ofPops(name, scene));
+        }
+    }
+
+    /** Of a class that only 5.x has. */
+    private static void ofPops(String name, Scene scene) throws Exception {
+        try {
+            Class.forName("PopScenarios").getDeclaredMethod(name, Scene.class).invoke(null, scene);
+        } catch (InvocationTargetException problem) {
+            throw problem.getCause() instanceof Exception ? (Exception) problem.getCause() : problem;
+        }
     }
 
     private Scenarios() {
@@ -62,6 +76,7 @@ public final class Scenarios {
         System.setProperty("rocketmq.client.rebalance.waitInterval", "1000");
         if (!timers()) {
             ALL.remove("timed");
+            ALL.keySet().removeIf(each -> each.startsWith("pop"));
         }
         Map<String, Play> chosen = new LinkedHashMap<>(ALL);
         for (int i = 4; i < arguments.length; i++) {

@@ -42,10 +42,10 @@ final class Scene {
     private static final Set<String> RANDOM = Set.of("MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME", "INSTANCE_ID");
     /** These are ids. */
     private static final Set<String> IDS = Set.of("UNIQ_KEY", "ORIGIN_MESSAGE_ID", "__transactionId__", "CORRELATION_ID",
-        "REPLY_TO_CLIENT", "TRAN_PREPARED_QUEUE_OFFSET", "DLQ_ORIGIN_MESSAGE_ID");
+        "REPLY_TO_CLIENT", "TRAN_PREPARED_QUEUE_OFFSET", "DLQ_ORIGIN_MESSAGE_ID", "POP_CK");
     /** These are times in milliseconds of the epoch. */
     private static final Set<String> TIMES = Set.of("ARRIVE_TIME", "PUSH_REPLY_TIME", "TIMER_DELIVER_MS", "TIMER_OUT_MS",
-        "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TRAN_CHECK_TIME", "REPLY_MESSAGE_ARRIVE_TIME");
+        "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TRAN_CHECK_TIME", "REPLY_MESSAGE_ARRIVE_TIME", "1ST_POP_TIME");
     final String nameServer;
     final String broker;
     final String suffix;

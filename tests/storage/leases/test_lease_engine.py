@@ -316,3 +316,72 @@ def test_those_behind_a_released_message_come_back_with_it(policy: GroupPolicy) 
     again = bench.receive()
     assert offsets(again) == expected
     assert decode_handles(again)["attempt"].tolist() == [1] * len(expected)
+
+
+ALL_BITS = 0x7FFF_FFFF
+
+
+def again(bench: Bench, offsets: list[int], delivery: int) -> list[bytes]:
+    return bench.engine.handles_again((GROUP, TOPIC, 0), offsets, delivery, ALL_BITS)
+
+
+def delivery_of(handles: bytes) -> int:
+    return int(decode_handles(handles)["lease"][0]) & ALL_BITS
+
+
+def test_a_message_is_found_again_by_the_number_of_its_delivery() -> None:
+    bench = Bench()
+    handles = bench.receive(2)
+    delivery = delivery_of(handles)
+    assert again(bench, [1, 0, 2], delivery) == [handles[64:], handles[:64], b""]
+    assert again(bench, [0], delivery + 1) == [b""]
+    assert bench.engine.handles_again((GROUP, TOPIC, 9), [0], delivery, ALL_BITS) == [b""]
+    assert bench.engine.handles_again(("none", TOPIC, 0), [0], delivery, ALL_BITS) == [b""]
+    assert bench.send(handles[:64], Kind.ACK) == [OK]
+    assert again(bench, [0, 1], delivery) == [b"", handles[64:]]
+
+
+def test_a_delivery_that_another_one_has_followed_finds_nothing() -> None:
+    bench = Bench(count=1)
+    first = bench.receive()
+    bench.ms += LEASE_MS
+    assert offsets(again(bench, [0], delivery_of(first))[0]) == [0]
+    second = bench.receive()
+    assert again(bench, [0], delivery_of(first)) == [b""]
+    assert again(bench, [0], delivery_of(second)) == [second]
+
+
+def test_what_was_given_back_or_is_only_told_of_by_the_log_is_of_no_delivery() -> None:
+    bench = Bench(count=1)
+    handles = bench.receive()
+    told = bench.tried()
+    assert bench.send(handles, Kind.RELEASE) == [OK]
+    assert again(bench, [0], 0) == [b""]
+    assert again(Bench(count=1, said=told), [0], 0) == [b""]
+
+
+@pytest.mark.parametrize(
+    ("begins", "found"),
+    [({0: 3}, [3]), ({0: 9}, []), ({0: -1}, [0, 1, 2, 3]), ({1: 3}, [0, 1, 2, 3])],
+)
+def test_a_group_begins_where_others_have_committed(
+    begins: dict[int, int], found: list[int]
+) -> None:
+    engine = LeaseEngine(LeaseLimits(grace_ms=0), 1)
+    engine.open_group(GROUP, PLAIN)
+    engine.open_topic(GROUP, TOPIC, [(0, 4)], {}, Now(0, 0), begins)
+    engine.confirmed(engine.collect(1 << 20))
+    reading, _ = engine.begin(GROUP, [TOPIC], 10, "me", Now(0, 0))
+    assert list(range(reading.start, reading.end) if reading else ()) == found
+
+
+def test_an_offset_that_others_have_committed_later_moves_a_group_on() -> None:
+    bench = Bench()
+    bench.receive(2)
+    told = bench.tried()
+    engine = LeaseEngine(LeaseLimits(grace_ms=0), 2)
+    engine.open_group(GROUP, PLAIN)
+    engine.open_topic(GROUP, TOPIC, [(0, 4)], {0: told}, Now(0, 0), {0: 3})
+    queue = engine.groups.queue(GROUP, TOPIC, 0)
+    assert queue is not None
+    assert (queue.floor, queue.rows.live) == (3, 0)

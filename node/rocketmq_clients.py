@@ -13,12 +13,14 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 from tandemlog.format.record.host import host_bytes
 from tandemlog.format.record.message_id import UniqueIdGenerator
 from tandemlog.v1 import admin_pb2, broker_pb2
 from tandemlog_server.rocketmq.clients.broker_topics import broker_topics
+from tandemlog_server.rocketmq.clients.client_table import ClientTable
 from tandemlog_server.rocketmq.clients.half_messages import make_half
 from tandemlog_server.rocketmq.clients.routes import BrokerNames
 from tandemlog_server.rocketmq.clients.stored_properties import BrokerFacts
@@ -45,7 +47,7 @@ from .remoting.cluster.route_methods import RouteMethods
 from .remoting.cluster.topic_creation import TopicCreation
 from .remoting.cluster.topic_methods import TopicMethods
 from .remoting.door.broker_settings import broker_settings
-from .remoting.door.remoting_call import Method
+from .remoting.door.remoting_call import Connection, Method
 from .remoting.door.remoting_door import RemotingDoor
 from .remoting.door.remoting_server import RemotingServer
 from .remoting.pop.ack_methods import AckMethods
@@ -66,6 +68,7 @@ from .remoting.sends.transaction_methods import TransactionMethods
 from .roles.terms import Terms
 from .security.node_security import NodeSecurity
 from .services.call_door import CallDoor
+from .services.door_numbers import DoorNumbers, RequestCounts
 from .services.group_service import GroupService
 from .services.transaction_ends import TransactionEnds
 from .settings.listen_endpoints import Endpoints
@@ -73,6 +76,8 @@ from .settings.node_config import NodeConfig
 from .transactions.transaction_work import TransactionWork
 from .work.work_service import WorkService
 
+REMOTING: Final = "remoting"
+"""The door's name in metrics."""
 PORT_SIZE: Final = 4
 """Bytes of the port behind an address in the log."""
 
@@ -138,8 +143,9 @@ def started_clients(node: ClientsNode, *, connections: int) -> tuple[RemotingSer
         *pop_methods(node, routing, clients, modes),
     ]
     tls = node.security.tls
+    door = RemotingDoor(node.door, table_of(parts), routing.forwarder)
     server = RemotingServer(
-        RemotingDoor(node.door, table_of(parts), routing.forwarder),
+        door,
         node.door.keeper.audit,
         tls=None if tls is None else tls.http_context,
         plaintext=tls is None or node.config.rocketmq_clients.plaintext,
@@ -154,7 +160,28 @@ def started_clients(node: ClientsNode, *, connections: int) -> tuple[RemotingSer
     server.run_beside(clients.run(), "rocketmq-clients")
     server.run_beside(locks.run(), "rocketmq-locks")
     server.run_beside(transaction_checks(node, clients).run(), "rocketmq-checks")
+    node.door.rocketmq[REMOTING] = partial(
+        door_numbers, door.counts, server, clients.table, routing.forwarder
+    )
     return (server,)
+
+
+def door_numbers(
+    counts: RequestCounts,
+    server: RemotingServer,
+    table: ClientTable[Connection],
+    forwarder: Forwarder,
+) -> DoorNumbers:
+    """For a scrape."""
+    return DoorNumbers(
+        counts.numbers(),
+        connections=server.connections,
+        clients=table.client_count,
+        members=table.member_counts(),
+        parked=forwarder.parked,
+        handed_on=forwarder.handed_on_total,
+        repeated=forwarder.repeated_total,
+    )
 
 
 def progress_methods(node: ClientsNode, clients: ClientMethods) -> ProgressMethods:

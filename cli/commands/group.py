@@ -42,7 +42,7 @@ from ..shared.times import parse_time_ms
 
 AT_ONCE = 8
 """Groups that are asked about at a time."""
-COLUMNS = ("group", "state", "members", "topics", "lag", "lag_seconds")
+COLUMNS = ("group", "kind", "state", "members", "topics", "lag", "lag_seconds")
 MEMBER_COLUMNS = ("client_id", "host", "instance_id", "member_id", "assigned", "heard_seconds_ago")
 QUEUE_COLUMNS = (
     "topic", "queue_id", "client_id", "committed_offset", "max_offset", "lag", "lag_seconds",
@@ -56,7 +56,9 @@ Group = Annotated[str, typer.Argument(metavar="GROUP", autocompletion=complete_g
 
 @app.command("list")
 def list_command(*, cluster: ClusterOptions) -> None:
-    """List the groups: state, number of members, topics, and what waits for them.
+    """List the groups: kind and number of members, state, topics, and what waits for them.
+
+    kind is own, classic (RocketMQ's clients) or work (a work queue); empty without members.
 
     lag is in messages, over all queues; lag_seconds is the longest time that one of them has
     waited. A queue without a committed offset counts from its beginning.
@@ -312,6 +314,7 @@ def _only(wanted: dict[Queue, int], queue_ids: Sequence[int]) -> dict[Queue, int
 def _row(description: GroupDescription, lags: Sequence[QueueLag]) -> dict[str, Any]:
     return {
         "group": description.group,
+        "kind": description.kind,
         "state": description.state,
         "members": len(description.members),
         "topics": " ".join(sorted({each.topic for each in lags})),

@@ -24,7 +24,7 @@ from tandemlog.cluster.topology import NodeInfo
 from tandemlog.errors import NodeUnavailableError
 from tandemlog.transport.security import Security
 from tandemlog.transport.security_files import SecurityFiles
-from tandemlog_server.node.http.metric_families import PREFIX
+from tandemlog_server.node.http.metric_family import PREFIX
 
 from ..output.tables import Format, write_lines, write_table
 from ..shared import connecting

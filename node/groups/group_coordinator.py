@@ -430,14 +430,16 @@ class GroupCoordinator:
     def describe(self, name: str) -> broker_pb2.DescribeGroupResponse:
         """Raises RequestRefusedError (UNKNOWN_GROUP)."""
         self._lead()
-        group = self.groups.get(name)
-        store = self._store
+        group, kind = self.groups.get(name), self._kinds.kind_of(name)
+        store, word = self._store, "" if kind is None else kind.word
+        if kind is not None and (members := self._kinds.members(kind, name)):
+            return describe(name, "stable", 0 if group is None else group.epoch, members, word)
         if group is None or not group.members:
             exists = name in store.groups.table or name in store.consumer_offsets.groups()
             if group is None and not exists:
                 raise refused(common_pb2.UNKNOWN_GROUP, f"there is no group {quoted(name)}")
-            return describe(name, "empty", 0 if group is None else group.epoch, ())
-        return describe(name, group.state, group.epoch, members_of(group, self._now()))
+            return describe(name, "empty", 0 if group is None else group.epoch, (), word)
+        return describe(name, group.state, group.epoch, members_of(group, self._now()), word)
 
     def check_deletable(self, name: str) -> None:
         """Raises RequestRefusedError: UNKNOWN_GROUP, GROUP_HAS_MEMBERS."""

@@ -104,11 +104,12 @@ def rows_of(queues: Iterable[Queue]) -> list[broker_pb2.TopicQueues]:
 
 
 def describe(
-    name: str, state: str, epoch: int, members: Iterable[Mapping[str, Any]]
+    name: str, state: str, epoch: int, members: Iterable[Mapping[str, Any]], kind: str = ""
 ) -> broker_pb2.DescribeGroupResponse:
     return broker_pb2.DescribeGroupResponse(
         state=state,
         group_epoch=epoch,
+        kind=kind,
         members=[broker_pb2.GroupMember(**member) for member in members],
     )
 

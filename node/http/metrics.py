@@ -7,7 +7,7 @@ the families in metric_families.py. The text is made in a thread, since its leng
 many topics and groups there are.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
@@ -23,7 +23,9 @@ from tandemlog_server.ha.protocol.versions import VERSION
 
 from ..puts.ack_stats import AckStats
 from ..roles.elected_roles import ElectionNumbers
-from .metric_families import COMMON_LABELS, FAMILIES, NOT_EXPORTED, SUMMARIES, MetricKind
+from ..services.door_numbers import DoorNumbers
+from .metric_families import FAMILIES, NOT_EXPORTED, SUMMARIES
+from .metric_family import COMMON_LABELS, MetricKind
 from .node_numbers import Histogram, NodeNumbers
 from .workload import WorkloadNumbers
 
@@ -32,6 +34,14 @@ _RENAMED = {
     "raw_chunks_total": "replicated_chunks_total",
     "raw_bytes_total": "replicated_bytes_total",
 }
+DOOR_FIELDS = {
+    "rocketmq_connections": "connections",
+    "rocketmq_clients": "clients",
+    "rocketmq_parked_requests": "parked",
+    "rocketmq_handed_on_total": "handed_on",
+    "rocketmq_repeated_total": "repeated",
+}
+"""Families by door, and the field of DoorNumbers for each."""
 
 Samples = Iterable[tuple[tuple[str, ...], float]]
 
@@ -91,6 +101,8 @@ def families_of(
     yield make.many(
         "calls_refused_total", [((code,), count) for code, count in sorted(numbers.refused.items())]
     )
+    if numbers.doors:
+        yield from _doors(make, sorted(numbers.doors.items()))
 
 
 def _node(make: Families, numbers: NodeNumbers) -> Iterator[Metric]:
@@ -168,6 +180,17 @@ def _groups(make: Families, numbers: NodeNumbers, workload: WorkloadNumbers) -> 
     yield make.many("group_bytes_out_total", [((group,), each.bytes) for group, each in groups])
     yield make.many("group_commits_total", [((group,), each.commits) for group, each in groups])
     yield make.one("metric_groups_folded", max(workload.folded_lags, numbers.folded_groups))
+
+
+def _doors(make: Families, doors: Sequence[tuple[str, DoorNumbers]]) -> Iterator[Metric]:
+    requests = [
+        ((door, *row), count)
+        for door, each in doors
+        for row, count in sorted(each.requests.items())
+    ]
+    yield make.many("rocketmq_requests_total", requests)
+    for name, field in DOOR_FIELDS.items():
+        yield make.many(name, [((door,), getattr(each, field)) for door, each in doors])
 
 
 def _counters(make: Families, values: Mapping[str, float]) -> Iterator[Metric]:

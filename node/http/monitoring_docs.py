@@ -6,7 +6,8 @@ usage: python -m tandemlog_server.node.http.monitoring_docs > docs/monitoring.md
 import sys
 import textwrap
 
-from .metric_families import COMMON_LABELS, SECTIONS, Family, Section
+from .metric_families import SECTIONS
+from .metric_family import COMMON_LABELS, Family, Section
 
 _HEAD = """# Monitoring
 

@@ -23,6 +23,7 @@ from ..pulls.read_turns import ReadTurns
 from ..puts.ack_stats import AckStats
 from ..roles.elected_roles import ElectionNumbers
 from ..services.call_door import CallDoor
+from ..services.door_numbers import DoorNumbers
 from ..settings.node_config import NodeConfig
 from ..transactions.transaction_work import TransactionWork
 from ..work.work_numbers import WorkNumbers
@@ -64,6 +65,7 @@ class NodeNumbers:
     calls_total: int = 0
     refused: Mapping[str, int] = field(default_factory=dict)
     connections: int = 0
+    doors: Mapping[str, DoorNumbers] = field(default_factory=dict)
     workload: Callable[[], WorkloadNumbers] = WorkloadNumbers
     certificate_expiry_s: float | None = None  # since 1970; None without TLS
 
@@ -137,12 +139,14 @@ class NodeCounters:
             **self._transactions.numbers(),
         }
 
-    def _group_numbers(self) -> Mapping[str, GroupNumbers]:
-        """The master knows the members; where a group has none, connections are counted."""
+    def _group_numbers(self, doors: Iterable[DoorNumbers]) -> Mapping[str, GroupNumbers]:
+        """The master knows the members; where a group has none, connections are counted. Each node
+        knows the members that are RocketMQ's clients."""
         numbers = self._groups.numbers()
-        for name, count in self._coordinator.member_counts().items():
-            if name in numbers:
-                numbers[name] = replace(numbers[name], members=count)
+        for counts in (self._coordinator.member_counts(), *(each.members for each in doors)):
+            for name, count in counts.items():
+                if name in numbers:
+                    numbers[name] = replace(numbers[name], members=count)
         return numbers
 
     def numbers(
@@ -157,6 +161,7 @@ class NodeCounters:
         config, stats = self._config, self._store.stats
         disk = shutil.disk_usage(config.store.directory)
         jump = self._store.clock.jump
+        doors = {name: read() for name, read in self._door.rocketmq.items()}
         return NodeNumbers(
             own=next(each for each in members if each.node_id == config.node_id),
             members=members,
@@ -179,11 +184,12 @@ class NodeCounters:
                 "pull_seconds": self._pulls.latency,
                 "message_size_bytes": stats.traffic.record_sizes,
             },
-            groups=self._group_numbers(),
+            groups=self._group_numbers(doors.values()),
             folded_groups=self._groups.folded,
             calls_total=self._door.calls_total,
             refused=dict(self._door.refused),
             connections=self._door.keeper.connections,
+            doors=doors,
             workload=self._workload.numbers,
             certificate_expiry_s=self._certificate_expiry_s(),
         )

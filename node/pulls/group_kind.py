@@ -11,6 +11,7 @@ where they are known, on the master; a node that does not lead knows none, and r
 
 from collections.abc import Callable
 from enum import Enum
+from typing import Any
 
 from tandemlog.format.words import counted, quoted
 from tandemlog.v1 import common_pb2
@@ -19,6 +20,8 @@ from ..error_status import RequestRefusedError
 
 Count = Callable[[str], int]
 """How many members a group has."""
+Members = Callable[[str], list[dict[str, Any]]]
+"""The members of a group, as the fields of GroupMember."""
 
 
 class MemberKind(Enum):
@@ -28,15 +31,32 @@ class MemberKind(Enum):
     OWN = "of this project's own consumers"
     WORK = "of its work queues"
 
+    @property
+    def word(self) -> str:
+        """As DescribeGroup and `tandemlog group` have it."""
+        return self.name.lower()
+
 
 class GroupKinds:
     """See the module. Belongs to the loop."""
 
     def __init__(self) -> None:
         self._counts: dict[MemberKind, Count] = {}
+        self._members: dict[MemberKind, Members] = {}
 
     def count_by(self, kind: MemberKind, count: Count) -> None:
         self._counts[kind] = count
+
+    def list_by(self, kind: MemberKind, members: Members) -> None:
+        self._members[kind] = members
+
+    def kind_of(self, group: str) -> MemberKind | None:
+        """That of its members; None if it has none."""
+        return next((kind for kind, count in self._counts.items() if count(group)), None)
+
+    def members(self, kind: MemberKind, group: str) -> list[dict[str, Any]]:
+        """As `list_by` was given them; none of a kind whose members have no names."""
+        return self._members[kind](group) if kind in self._members else []
 
     def require(self, kind: MemberKind, group: str) -> None:
         """Raises RequestRefusedError (GROUP_HAS_MEMBERS) if `group` has members of another kind

@@ -40,6 +40,7 @@ from ..access.doorkeeper import Doorkeeper, open_to_all
 from ..error_status import Code, RequestRefusedError, error_of
 from ..pulls.pull_service import Parts
 from ..pulls.read_turns import ReadTurns
+from .door_numbers import Doors
 from .master_answers import NODE, Leadership, Speaks
 from .permissions import ANY, Rule, arguments_of
 from .strangers import authorization_of, refuse
@@ -98,6 +99,7 @@ class CallDoor:
         self.calls = 0
         self.streams = 0
         self.calls_total = 0
+        self.rocketmq = Doors()  # of RocketMQ's clients, whose callers are counted here too
         self._refused: dict[str, int] = {}
 
     @property

@@ -1106,10 +1106,13 @@ class DescribeGroupResponse(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     GROUP_EPOCH_FIELD_NUMBER: _builtins.int
     MEMBERS_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
     MASTER_EPOCH_FIELD_NUMBER: _builtins.int
     state: _builtins.str
     """empty, reconciling, stable"""
     group_epoch: _builtins.int
+    kind: _builtins.str
+    """of its members: own, classic (RocketMQ's clients), work; empty: it has none"""
     master_epoch: _builtins.int
     """see Error.master_epoch"""
     @_builtins.property
@@ -1125,11 +1128,12 @@ class DescribeGroupResponse(_message.Message):
         state: _builtins.str = ...,
         group_epoch: _builtins.int = ...,
         members: _abc.Iterable[Global___GroupMember] | None = ...,
+        kind: _builtins.str = ...,
         master_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "group_epoch", b"group_epoch", "master_epoch", b"master_epoch", "members", b"members", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "group_epoch", b"group_epoch", "kind", b"kind", "master_epoch", b"master_epoch", "members", b"members", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -65,6 +65,7 @@ async def test_groups_are_listed(cluster: FakeCluster, ran: Ran) -> None:
     assert first.pop("lag_seconds") >= 0
     assert first == {
         "group": "g",
+        "kind": "",
         "state": "empty",
         "members": 0,
         "topics": "bills orders",

@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from helpers.monitoring_queries import ALERTS, COMPOSE, dashboard, names, panels, rules
-from tandemlog_server.node.http.metric_families import COMMON_LABELS, FAMILIES, MetricKind
+from tandemlog_server.node.http.metric_families import FAMILIES
+from tandemlog_server.node.http.metric_family import COMMON_LABELS, MetricKind
 
 QUERIES = [*panels(), *((rule["alert"], rule["expr"]) for rule in rules())]
 # not worth a curve: the same is seen elsewhere, or only in a search for a fault

@@ -11,8 +11,7 @@ of changes; a node that begins to lead tells them all once, since a change may h
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from tandemlog.format.constants import RETRY_PREFIX, group_fault
 from tandemlog.format.errors import FormatError
@@ -48,6 +47,7 @@ from tandemlog_server.storage.message_store import MessageStore
 
 from ...access.caller import Caller
 from ...access.identities import Right
+from ...groups.heartbeats import MAX_SHOWN_TOPICS
 from ...pulls.group_kind import GroupKinds, MemberKind
 from ...roles.role import CurrentRole
 from ..cluster.topic_creation import TopicCreation
@@ -91,6 +91,7 @@ class ClientMethods:
         self._unprepared: set[str] = set()
         self._news = asyncio.Event()
         kinds.count_by(MemberKind.CLASSIC, self.member_count)
+        kinds.list_by(MemberKind.CLASSIC, self.listed)
 
     def methods(self) -> Mapping[int, Method]:
         return {
@@ -341,28 +342,21 @@ class ClientMethods:
         say who works."""
         return 0 if self._pops(group) else len(self.table.members(group))
 
-
-@dataclass(frozen=True, slots=True)
-class ClassicMember:
-    """For DescribeGroup, and for people."""
-
-    client_id: str
-    host: str
-    topics: tuple[str, ...]
-    heard_ms_ago: int
-
-
-def classic_members(methods: ClientMethods, group: str, now: float) -> list[ClassicMember]:
-    """By client id."""
-    return [
-        ClassicMember(
-            each.client_id,
-            each.about.address,
-            tuple(sorted(sub.topic for sub in each.consumers[group].subscriptions)),
-            int((now - each.heard_at) * 1000),
-        )
-        for each in methods.table.members(group)
-    ]
+    def listed(self, group: str) -> list[dict[str, Any]]:
+        """The members, by client id, as the fields of GroupMember. Which queues each has taken, it
+        alone knows."""
+        now = self._now()
+        return [
+            {
+                "client_id": each.client_id,
+                "host": each.about.address,
+                "topics": sorted(sub.topic for sub in each.consumers[group].subscriptions)[
+                    :MAX_SHOWN_TOPICS
+                ],
+                "heard_ms_ago": int((now - each.heard_at) * 1000),
+            }
+            for each in self.table.members(group)
+        ]
 
 
 def _about(call: RemotingCall) -> About:

@@ -17,13 +17,19 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from tandemlog_server.rocketmq.clients.codes import RequestCode, ResponseCode
-from tandemlog_server.rocketmq.clients.handed_on import ONCE, SENDS
+from tandemlog_server.rocketmq.clients.handed_on import (
+    NOT_LEADING,
+    ONCE,
+    OUTCOME_UNKNOWN,
+    SENDS,
+)
 from tandemlog_server.rocketmq.wire.remoting import BINARY_HEADER, Command
 
 from ...access.access_refusals import NotKnownError
 from ...access.audit_log import OK
 from ...access.caller import Caller
 from ...services.call_door import CallDoor
+from ...services.door_numbers import RequestCounts
 from .remoting_call import Connection, Method, RemotingCall, RemotingRefusedError, Serve
 from .remoting_errors import refused, refused_by_code
 from .remoting_proofs import who_signed, without_proofs
@@ -31,7 +37,12 @@ from .remoting_proofs import who_signed, without_proofs
 NAMES: Final[Mapping[int, str]] = {
     code: name for name, code in vars(RequestCode).items() if isinstance(code, int)
 }
-"""The names of requests in the log."""
+"""The names of requests, in the log and in metrics."""
+RESULTS: Final[Mapping[int, str]] = {
+    **{code: name for name, code in vars(ResponseCode).items() if isinstance(code, int)},
+    NOT_LEADING: "NOT_LEADING",
+    OUTCOME_UNKNOWN: "OUTCOME_UNKNOWN",
+}
 _STORED: Final = SENDS | ONCE
 """Whose answer says no more than that it is done, and where."""
 CUT_CODES: Final = 3 << 16
@@ -64,6 +75,7 @@ class RemotingDoor:
         self._master = master or Alone()
         self.enter = door.enter
         self.leave = door.leave
+        self.counts = RequestCounts(NAMES, RESULTS)
 
     @property
     def asks_who(self) -> bool:
@@ -88,6 +100,7 @@ class RemotingDoor:
         if self._keeper.active and (
             stranger := self._refuse_stranger(request, caller, certificate)
         ):
+            self.counts.count(code, stranger.code)
             return stranger
         method = self._methods.get(code)
         outcome = OK
@@ -119,6 +132,7 @@ class RemotingDoor:
             response, outcome = refused(request, error), f"{error.code}: {error.message}"
         if method is not None and method.audited:
             self._audit(request, caller, outcome)
+        self.counts.count(code, ResponseCode.SUCCESS if response is None else response.code)
         return response
 
     def _refuse_stranger(

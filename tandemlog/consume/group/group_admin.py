@@ -44,12 +44,14 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group. `state`: "empty" (no member), "reconciling" (queues are moving), "stable"."""
+    """A group. `state`: "empty" (no member), "reconciling" (queues are moving), "stable". `kind` of
+    its members: "own", "classic" (RocketMQ's clients), "work" (of a work queue), empty without."""
 
     group: str
     state: str
     epoch: int
     members: tuple[GroupMember, ...]
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,11 @@ class GroupAdmin:
                 ) from error
             raise
         return GroupDescription(
-            group, answer.state, answer.group_epoch, tuple(map(_member, answer.members))
+            group,
+            answer.state,
+            answer.group_epoch,
+            tuple(map(_member, answer.members)),
+            answer.kind,
         )
 
     async def lag(self, group: str, topics: Sequence[str] = ()) -> list[QueueLag]:

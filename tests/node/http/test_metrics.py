@@ -14,8 +14,8 @@ from tandemlog_server.node.http.metric_families import (
     NOT_EXPORTED,
     SECTIONS,
     SUMMARIES,
-    MetricKind,
 )
+from tandemlog_server.node.http.metric_family import MetricKind
 from tandemlog_server.node.http.metrics import Metrics
 from tandemlog_server.node.http.monitoring_docs import monitoring_markdown
 from tandemlog_server.node.http.node_numbers import NodeNumbers
@@ -23,6 +23,7 @@ from tandemlog_server.node.http.workload import Lag, TopicNumbers, WorkloadNumbe
 from tandemlog_server.node.pulls.group_activity import GroupNumbers
 from tandemlog_server.node.puts.ack_stats import AckStats
 from tandemlog_server.node.roles.elected_roles import ElectionNumbers
+from tandemlog_server.node.services.door_numbers import DoorNumbers
 from tandemlog_server.storage.stats import LatencyHistogram, StoreStats
 from tandemlog_server.storage.traffic import SizeHistogram
 
@@ -66,6 +67,17 @@ def workload() -> WorkloadNumbers:
     )
 
 
+DOOR = DoorNumbers(
+    {("PULL_MESSAGE", "PULL_NOT_FOUND"): 3},
+    connections=4,
+    clients=2,
+    members={"g": 2},
+    parked=7,
+    handed_on=9,
+    repeated=1,
+)
+
+
 def numbers(**changed: object) -> NodeNumbers:
     master = common_pb2.NodeStatus(
         node_id="n0",
@@ -107,6 +119,7 @@ def numbers(**changed: object) -> NodeNumbers:
         "calls_total": 11,
         "refused": {"busy": 2},
         "connections": 6,
+        "doors": {"remoting": DOOR},
         "workload": workload,
         "certificate_expiry_s": 1_900_000_000.0,
     }
@@ -153,6 +166,13 @@ def test_every_sample_has_its_labels() -> None:
         'tandemlog_metric_groups_folded{cluster="c",node="n0"} 3.0',
         'tandemlog_calls_refused_total{cluster="c",code="busy",node="n0"} 2.0',
         'tandemlog_connections{cluster="c",node="n0"} 6.0',
+        'tandemlog_rocketmq_requests_total{cluster="c",door="remoting",node="n0",'
+        'request="PULL_MESSAGE",result="PULL_NOT_FOUND"} 3.0',
+        'tandemlog_rocketmq_connections{cluster="c",door="remoting",node="n0"} 4.0',
+        'tandemlog_rocketmq_clients{cluster="c",door="remoting",node="n0"} 2.0',
+        'tandemlog_rocketmq_parked_requests{cluster="c",door="remoting",node="n0"} 7.0',
+        'tandemlog_rocketmq_handed_on_total{cluster="c",door="remoting",node="n0"} 9.0',
+        'tandemlog_rocketmq_repeated_total{cluster="c",door="remoting",node="n0"} 1.0',
         'tandemlog_certificate_expiry_seconds{cluster="c",node="n0"} 1.9e+09',
         'tandemlog_uptime_seconds{cluster="c",node="n0"} 1.5',
     ):

@@ -59,6 +59,7 @@ def node_rows(topology: Topology) -> list[dict[str, Any]]:
             "endpoint": node.endpoint,
             "http_endpoint": node.http_endpoint,
             "rocketmq": node.rocketmq_endpoint,
+            "rocketmq_grpc": node.rocketmq_grpc_endpoint,
             "state": _state(node),
             "epoch": node.epoch,
             "in_sync": node.in_sync,

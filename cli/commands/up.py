@@ -47,7 +47,7 @@ from ..local.local_cluster import (
     plan_cluster,
 )
 from ..local.local_coordinator import ETCD, NONE, PORT_DISTANCE
-from ..local.local_doors import REMOTING_PORT, how_to_use
+from ..local.local_doors import GRPC_PORT, REMOTING_PORT, DoorPorts, how_to_use
 from ..shared.command import new_app
 from ..shared.exit_codes import ADDRESS, OK, STORE, USAGE
 from ..shared.failures import CommandError
@@ -161,8 +161,8 @@ def up_command(
         bool | None,
         typer.Option(
             "--rocketmq/--no-rocketmq",
-            help="Open a port for RocketMQ's own clients on every node: name server and broker in "
-            "one. [default: the value of the last run, or no]",
+            help="Open the ports of RocketMQ's own clients on every node: name server and broker "
+            "in one, and the gRPC API of 5.x. [default: the value of the last run, or no]",
         ),
     ] = None,
     rocketmq_port: Annotated[
@@ -171,9 +171,19 @@ def up_command(
             "--rocketmq-port",
             min=1,
             max=65_535 - MAX_SLAVES,
-            help="That port of the first node; the others use the ports after it. Opens them as "
-            f"--rocketmq does. [default: {REMOTING_PORT} and the ports after it, a free one in "
-            "place of each that is taken]",
+            help="The name server's port of the first node; the others use the ports after it. "
+            f"Opens both as --rocketmq does. [default: {REMOTING_PORT} and the ports after it, a "
+            "free one in place of each that is taken]",
+        ),
+    ] = None,
+    rocketmq_grpc_port: Annotated[
+        int | None,
+        typer.Option(
+            "--rocketmq-grpc-port",
+            min=1,
+            max=65_535 - MAX_SLAVES,
+            help="The same for clients of the 5.x API. "
+            f"[default: {GRPC_PORT} and the ports after it]",
         ),
     ] = None,
     restart: Annotated[
@@ -234,8 +244,11 @@ def up_command(
             raise typer.BadParameter(f"--follow {error}") from None
         if etcd:
             raise typer.BadParameter("--follow and --etcd exclude each other: nothing is elected")
-    if rocketmq is False and rocketmq_port is not None:
-        raise typer.BadParameter("--no-rocketmq and --rocketmq-port exclude each other")
+    doors = DoorPorts(rocketmq_port, rocketmq_grpc_port)
+    if rocketmq is False and doors != DoorPorts():
+        raise typer.BadParameter(
+            "--no-rocketmq and a port for RocketMQ's clients exclude each other"
+        )
     if etcd and no_election:
         raise typer.BadParameter("--etcd and --no-election exclude each other")
     wishes = Wishes(
@@ -251,7 +264,7 @@ def up_command(
         coordinator=ETCD if etcd else NONE if no_election else None,
         secure=secure,
         follow=follow,
-        rocketmq=True if rocketmq_port is not None else rocketmq,
+        rocketmq=True if doors != DoorPorts() else rocketmq,
     )
     try:
         plan = plan_cluster(directory, wishes)
@@ -260,20 +273,20 @@ def up_command(
     try:
         with locked(directory):
             cluster = LocalCluster(directory, plan, port)
-            _choose_ports(cluster, rocketmq_port)
+            _choose_ports(cluster, doors)
             cluster.write()
             asyncio.run(_Foreground(cluster, restart=restart).run())
     except CertificateError as error:
         raise CommandError(str(error), STORE) from None
 
 
-def _choose_ports(cluster: LocalCluster, rocketmq_port: int | None) -> None:
+def _choose_ports(cluster: LocalCluster, doors: DoorPorts) -> None:
     """Raises CommandError for one that another process has."""
     option = "--port"
     try:
         cluster.check_ports()
-        option = "--rocketmq-port"
-        cluster.open_doors(rocketmq_port)
+        option = "--rocketmq-port or --rocketmq-grpc-port"
+        cluster.open_doors(doors)
     except ListenError as error:
         raise CommandError(f"{error}; choose another {option}", ADDRESS) from None
 

@@ -42,7 +42,7 @@ from tandemlog_server.storage.inspect.geometry import Geometry
 from ..shared.exit_codes import FAULT
 from ..shared.failures import CommandError
 from .local_coordinator import EMBEDDED, NONE, LocalCoordinator, with_package_path
-from .local_doors import REMOTING_PORT, door_endpoints
+from .local_doors import DoorPorts, both_doors
 from .local_security import LocalSecurity
 
 HTTP_PORT_DISTANCE = 100
@@ -87,7 +87,7 @@ class ClusterPlan:
     coordinator: str = NONE
     secure: bool = False
     follow: str = ""  # rocketmq://…, whose log n0 follows
-    rocketmq: bool = False  # whether each node has a port for RocketMQ's clients
+    rocketmq: bool = False  # whether each node has the ports of RocketMQ's clients
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,7 @@ class NodeProcess:
     config: Path
     log: Path
     rocketmq_endpoint: str = ""  # empty: none
+    rocketmq_grpc_endpoint: str = ""
     process: subprocess.Popen[bytes] | None = None
     log_start: int = field(default=0)
 
@@ -293,18 +294,17 @@ class LocalCluster:
             usable(node.node_id, node.endpoint)
             usable(node.node_id, node.http_endpoint)
 
-    def open_doors(self, first_port: int | None = None) -> None:
-        """Give each node a port for RocketMQ's clients, if the plan has them: `first_port` and
-        those after it, or else the usual ones as far as they are free. Raises ListenError."""
+    def open_doors(self, ports: DoorPorts | None = None) -> None:
+        """Give each node the ports of RocketMQ's clients, if the plan has them. Raises
+        ListenError."""
         if not self.plan.rocketmq:
             return
         endpoints = [each for node in self.nodes for each in (node.endpoint, node.http_endpoint)]
         own = {split_endpoint(each)[1] for each in endpoints}
         own.update(self.coordinator.ports if self.coordinator is not None else ())
-        count = len(self.nodes)
-        chosen = door_endpoints("RocketMQ's clients", first_port, REMOTING_PORT, count, own)
-        for node, endpoint in zip(self.nodes, chosen, strict=True):
-            node.rocketmq_endpoint = endpoint
+        remoting, grpc = both_doors(ports or DoorPorts(), len(self.nodes), own)
+        for node, first, second in zip(self.nodes, remoting, grpc, strict=True):
+            node.rocketmq_endpoint, node.rocketmq_grpc_endpoint = first, second
 
     def write(self) -> None:
         """Write the plan, every node's configuration, and certificates and tokens."""
@@ -341,7 +341,10 @@ class LocalCluster:
             "replication": {"mode": plan.replication, "min_in_sync": plan.min_in_sync},
         }
         if node.rocketmq_endpoint:
-            settings["rocketmq_clients"] = {"listen": node.rocketmq_endpoint}
+            settings["rocketmq_clients"] = {
+                "listen": node.rocketmq_endpoint,
+                "grpc_listen": node.rocketmq_grpc_endpoint,
+            }
         if self.coordinator is not None:
             settings["coordinator"] = {
                 "endpoints": self.coordinator.endpoints,

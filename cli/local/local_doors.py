@@ -1,13 +1,14 @@
 """The ports of RocketMQ's clients in a local cluster, and programs of one line that use them.
 
-    n0 9876, n1 9877 …    name server and broker (remoting), where those ports are free
-    n2 23117              a free one where another process has the port
+    n0 9876, n1 9877 …    name server and broker (remoting)     as far as these ports are free:
+    n0 8081, n1 8082 …    the API of the 5.x clients (gRPC)     a free one where one is taken
 
 So a program that was written for a broker on this machine finds the cluster without a change, and a
 broker that runs already is no reason not to start one.
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from tandemlog_server.node.settings.host_port import join, split_endpoint
@@ -16,14 +17,32 @@ from tandemlog_server.node.settings.listen_endpoints import ListenError, usable
 HOST: Final = "127.0.0.1"
 REMOTING_PORT: Final = 9876
 """RocketMQ's name server."""
+GRPC_PORT: Final = 8081
+"""RocketMQ's proxy."""
+
+
+@dataclass(frozen=True, slots=True)
+class DoorPorts:
+    """The ports of the first node; None for the usual ones."""
+
+    remoting: int | None = None
+    grpc: int | None = None
+
+
+def both_doors(ports: DoorPorts, count: int, taken: Collection[int]) -> tuple[list[str], list[str]]:
+    """host:port of each node's doors, remoting and gRPC. Raises ListenError."""
+    remoting = door_endpoints("remoting", ports.remoting, REMOTING_PORT, count, taken)
+    used = {*taken, *(split_endpoint(each)[1] for each in remoting)}
+    return remoting, door_endpoints("gRPC", ports.grpc, GRPC_PORT, count, used)
 
 
 def door_endpoints(
-    what: str, first: int | None, usual: int, count: int, taken: Collection[int]
+    wire: str, first: int | None, usual: int, count: int, taken: Collection[int]
 ) -> list[str]:
     """host:port of a door for each of `count` nodes: `first` and the ports after it, or without it
     the usual ones, as far as they are free. `taken` are ports that the cluster itself needs. Raises
     ListenError for a given port that is not free."""
+    what = f"RocketMQ's clients ({wire})"
     if first is not None:
         if clash := sorted(set(range(first, first + count)).intersection(taken)):
             raise ListenError(f"{what}: port {clash[0]} is another one of this cluster's own")

@@ -3,6 +3,7 @@
     [[identity]]
     name = "orders"
     tokens = ["sha256:9f86d0…"]       token new adds one, token revoke takes it out
+    access_keys = [{ key = "orders-3f", secret = "…" }]   new-key adds one, revoke-key takes it out
     read = ["orders-*"]               token new adds patterns
 
 An identity may have several tokens, so that a new one is there before the old one goes. The file is
@@ -11,7 +12,7 @@ replaced whole, and two changes at the same time are kept apart by a lock on the
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from tomlkit.items import AoT, Table
 
 from ..private_files import replace_text
 from .identities import HASH
+from .new_tokens import NewKey
 
 _LISTS = ("read", "write", "consume", "certificates")
 _HEAD = (
@@ -92,6 +94,25 @@ class AccessFile:
         """The identity `name`, which is made if it is not there, gets one more token, and what
         `grant` says. Returns whether it was there. Raises AccessEditError where it has another
         node."""
+        table, was_there = self._granted(name, grant)
+        _extend(table, "tokens", (token_hash,))
+        return was_there
+
+    def add_key(self, name: str, key: NewKey, grant: Grant) -> bool:
+        """The same with an access key of RocketMQ's clients. Raises AccessEditError for a key that
+        is there already."""
+        for table in self._tables():
+            if key.key in _keys_of(table):
+                raise AccessEditError(
+                    f"{self.path}: the access key {key.key!r} is one of {table.get('name')!r}: "
+                    "give another one"
+                )
+        table, was_there = self._granted(name, grant)
+        _set_keys(table, [*table.get("access_keys", ()), {"key": key.key, "secret": key.secret}])
+        return was_there
+
+    def _granted(self, name: str, grant: Grant) -> tuple[Table, bool]:
+        """The identity with the rights of `grant` added, and whether it was there."""
         there = [table for table in self._tables() if table.get("name") == name]
         table = there[0] if there else self._new(name)
         if grant.node:
@@ -105,16 +126,12 @@ class AccessFile:
             table["admin"] = True
         for key in _LISTS:
             _extend(table, key, getattr(grant, key))
-        _extend(table, "tokens", (token_hash,))
-        return bool(there)
+        return table, bool(there)
 
     def revoke(self, name: str, prefix: str = "", *, keep_newest: bool = False) -> int:
         """Take out the tokens of `name`: all, those whose hash begins with `prefix`, or all but
         the one that was added last. Returns how many. Raises AccessEditError."""
-        table = next((each for each in self._tables() if each.get("name") == name), None)
-        if table is None:
-            there = ", ".join(str(each.get("name")) for each in self._tables()) or "none"
-            raise AccessEditError(f"{self.path} has no identity {name!r}; there: {there}")
+        table = self._identity(name)
         hashes = [str(each) for each in table.get("tokens", ())]
         revoked = [each for each in hashes if each.removeprefix(HASH).startswith(prefix)]
         if keep_newest and hashes[-1:] == revoked[-1:]:
@@ -126,6 +143,29 @@ class AccessFile:
             )
         table["tokens"] = _array([each for each in hashes if each not in revoked])
         return len(revoked)
+
+    def revoke_keys(self, name: str, key: str = "") -> int:
+        """Take out the access key `key` of `name`, or all. Returns how many. Raises
+        AccessEditError."""
+        table = self._identity(name)
+        keys = _keys_of(table)
+        if key and key not in keys:
+            there = ", ".join(keys) or "none"
+            raise AccessEditError(
+                f"{self.path}: {name!r} has no access key {key!r}; there: {there}"
+            )
+        stay = [row for row in table.get("access_keys", ()) if key and row.get("key") != key]
+        if keys:
+            _set_keys(table, stay)
+        return len(keys) - len(stay)
+
+    def _identity(self, name: str) -> Table:
+        """Raises AccessEditError."""
+        table = next((each for each in self._tables() if each.get("name") == name), None)
+        if table is None:
+            there = ", ".join(str(each.get("name")) for each in self._tables()) or "none"
+            raise AccessEditError(f"{self.path} has no identity {name!r}; there: {there}")
+        return table
 
     def write(self) -> None:
         """In the place of the file, readable by its owner, or by whom it was readable before."""
@@ -160,7 +200,22 @@ def _extend(table: Table, key: str, values: tuple[str, ...]) -> None:
         table[key] = _array([*present, *new])
 
 
-def _array(values: list[str]) -> Any:
+def _keys_of(table: Table) -> list[str]:
+    return [str(row.get("key")) for row in table.get("access_keys", ())]
+
+
+def _set_keys(table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Each a line of one array, also where people wrote them as tables."""
+    values = []
+    for row in rows:
+        value = tomlkit.inline_table()
+        value.update({str(name): str(text) for name, text in row.items()})
+        values.append(value)
+    table.pop("access_keys", None)
+    table["access_keys"] = _array(values)
+
+
+def _array(values: list[Any]) -> Any:
     array = tomlkit.array()
     array.extend(values)
     return array.multiline(len(values) > 1)

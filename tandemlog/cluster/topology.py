@@ -76,8 +76,9 @@ class NodeInfo:
     what to do; `version`: of its program, empty where that is not known; `contradiction`: why this
     node cannot belong to the cluster as the others describe it (a second master, an epoch that the
     coordinator never gave), and what to do; `coordinator` as this node sees it, if it answered and
-    the cluster elects; `faults`: what is wrong with it and stops nothing; `rocketmq_endpoint`:
-    where RocketMQ's clients reach it, empty where they do not."""
+    the cluster elects; `faults`: what is wrong with it and stops nothing; `rocketmq_endpoint`
+    and `rocketmq_grpc_endpoint`: where RocketMQ's clients reach it, by remoting and by the API of
+    5.x; empty where they do not."""
 
     node_id: str
     role: str
@@ -105,6 +106,7 @@ class NodeInfo:
     coordinator: CoordinatorInfo | None = None
     faults: tuple[str, ...] = ()
     rocketmq_endpoint: str = ""
+    rocketmq_grpc_endpoint: str = ""
 
     @property
     def is_master(self) -> bool:
@@ -428,6 +430,7 @@ def _info(status: common_pb2.NodeStatus, endpoint: str, *, reachable: bool) -> N
         endpoint=endpoint,
         http_endpoint=status.http_endpoint,
         rocketmq_endpoint=status.rocketmq_endpoint,
+        rocketmq_grpc_endpoint=status.rocketmq_grpc_endpoint,
         state=status.state,
         epoch=status.epoch,
         in_sync=status.in_sync,

@@ -7,7 +7,7 @@ import pytest
 
 from helpers.running import free_ports
 from tandemlog_server.cli.local.local_cluster import LocalCluster, Wishes, plan_cluster
-from tandemlog_server.cli.local.local_doors import door_endpoints, how_to_use
+from tandemlog_server.cli.local.local_doors import DoorPorts, both_doors, door_endpoints, how_to_use
 from tandemlog_server.node.settings.config_loading import load_config
 from tandemlog_server.node.settings.listen_endpoints import ListenError
 
@@ -55,10 +55,13 @@ def test_each_node_is_configured_with_its_door(tmp_path: Path, first: int) -> No
     cluster = LocalCluster(
         tmp_path, plan_cluster(tmp_path, Wishes(slaves=1, rocketmq=True)), 20_000
     )
-    cluster.open_doors(first)
+    (grpc,) = free_ports(1)
+    cluster.open_doors(DoorPorts(first, grpc))
     cluster.write()
-    doors = [load_config(node.config).rocketmq_clients.listen for node in cluster.nodes]
-    assert doors == [f"127.0.0.1:{first}", f"127.0.0.1:{first + 1}"]
+    doors = [load_config(node.config).rocketmq_clients for node in cluster.nodes]
+    for number, door in enumerate(doors):
+        assert door.listen == f"127.0.0.1:{first + number}"
+        assert door.grpc_listen == f"127.0.0.1:{grpc + number}"
 
 
 def test_a_cluster_without_doors_has_none_and_says_nothing(tmp_path: Path) -> None:
@@ -73,3 +76,10 @@ def test_a_secure_cluster_names_what_a_client_needs() -> None:
     (line,) = how_to_use(["127.0.0.1:9876"], secure=True)
     assert "TLS" in line
     assert "tandemlog token new-key" in line
+
+
+def test_the_two_doors_of_a_node_have_ports_of_their_own(first: int) -> None:
+    remoting, _ = both_doors(DoorPorts(first), 1, ())
+    assert remoting == [f"127.0.0.1:{first}"]
+    with pytest.raises(ListenError, match="another one of this cluster's"):
+        both_doors(DoorPorts(first, first), 1, ())

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from tandemlog_server.cli import app
+from tandemlog_server.cli.shared.exit_codes import NOT_FOUND
 from tandemlog_server.node.access.access_editing import AccessEditError, Grant, edited, read_access
 from tandemlog_server.node.access.access_file import parse_access
 from tandemlog_server.node.access.identities import digest_of as bytes_of
-from tandemlog_server.node.access.new_tokens import hash_of, new_token
+from tandemlog_server.node.access.new_tokens import NewKey, hash_of, new_access_key, new_token
 
 WRITTEN = """# ours
 [[identity]]
@@ -133,3 +134,86 @@ def test_the_command(
     assert run("revoke", "orders", "--access", str(access))[:2] == (0, "1 of orders revoked\n")
     assert run("revoke", "orders", "--access", str(access))[0] != 0
     assert run("new", "a b", "--access", str(access))[0] == 2
+
+
+def test_access_keys_come_and_go_beside_tokens(tmp_path: Path) -> None:
+    path = tmp_path / "access.toml"
+    path.write_text(WRITTEN)
+    first, second = new_access_key("orders"), new_access_key("orders")
+    with edited(path) as file:
+        assert file.add_key("orders", first, Grant(write=("orders-new",)))
+        assert file.add_key("orders", second, Grant())
+    access = parse_access(path.read_text(), "it")
+    for key in (first, second):
+        found = access.of_key(key.key)
+        assert found is not None
+        assert (found[0].name, found[1]) == ("orders", key.secret)
+    with edited(path) as file:
+        assert file.revoke_keys("orders", first.key) == 1
+    assert parse_access(path.read_text(), "it").of_key(first.key) is None
+    assert parse_access(path.read_text(), "it").of_key(second.key) is not None
+    with edited(path) as file:
+        assert file.revoke_keys("orders") == 1
+        assert file.revoke_keys("orders") == 0
+    assert "# the shop" in path.read_text()
+    assert parse_access(path.read_text(), "it").of_key(second.key) is None
+
+
+def test_keys_that_people_wrote_as_tables_stay(tmp_path: Path) -> None:
+    path = tmp_path / "access.toml"
+    path.write_text(
+        '[[identity]]\nname = "orders"\nadmin = true\n'
+        '[[identity.access_keys]]\nkey = "old"\nsecret = "12345678"\n\n[[identity]]\nname = "b"\n'
+    )
+    with edited(path) as file:
+        file.add_key("orders", NewKey("new", "abcdefgh"), Grant())
+    access = parse_access(path.read_text(), "it")
+    found = {name: access.of_key(name) for name in ("old", "new")}
+    assert {name: each and each[1] for name, each in found.items()} == {
+        "old": "12345678",
+        "new": "abcdefgh",
+    }
+
+
+def test_a_key_is_of_one_identity(tmp_path: Path) -> None:
+    path = tmp_path / "access.toml"
+    with edited(path) as file:
+        file.add_key("a", NewKey("shared", "12345678"), Grant(admin=True))
+    with edited(path) as file, pytest.raises(AccessEditError, match="'shared' is one of 'a'"):
+        file.add_key("b", NewKey("shared", "abcdefgh"), Grant())
+    with edited(path) as file, pytest.raises(AccessEditError, match="has no access key 'x'"):
+        file.revoke_keys("a", "x")
+
+
+def test_the_command_prints_a_key_once_and_lists_it_without_its_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "access.toml"
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["tandemlog", "token", *arguments, "--access", str(path)])
+        with pytest.raises(SystemExit) as ended:
+            app.main()
+        out, err = capfd.readouterr()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, out, err
+
+    code, printed, _ = run("new-key", "orders", "--write", "orders-*")
+    assert code == 0
+    fields = dict(line.split(": ") for line in printed.splitlines())
+    assert list(fields) == ["accessKey", "secretKey"]
+    found = parse_access(path.read_text(), "it").of_key(fields["accessKey"])
+    assert found is not None
+    assert (found[0].name, found[1]) == ("orders", fields["secretKey"])
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    _, listed, _ = run("list", "--format", "jsonl")
+    assert fields["accessKey"] in listed
+    assert fields["secretKey"] not in listed
+    path.chmod(0o644)
+    _, _, said = run("new-key", "orders", "--out", str(tmp_path / "tools.yml"))
+    assert f"chmod 600 {path}" in said
+    assert stat.S_IMODE((tmp_path / "tools.yml").stat().st_mode) == 0o600
+    assert run("revoke-key", "orders", "--key", fields["accessKey"])[0] == 0
+    assert parse_access(path.read_text(), "it").of_key(fields["accessKey"]) is None
+    assert run("revoke-key", "orders")[:2] == (0, "1 of orders revoked\n")
+    assert run("revoke-key", "orders")[0] == NOT_FOUND

@@ -1,12 +1,20 @@
-"""A producer and a consumer of RocketMQ's own client while masters are killed; what it cost them.
+"""A producer and a consumer of RocketMQ's own client while masters fail; what it cost them.
 
-    PYTHONPATH=.:tests python -m interop.classic_failover 20            prints figures of 20 rounds
-    ... python -m interop.classic_failover 20 4.9.7
+    PYTHONPATH=.:tests python -m interop.classic_failover 20            prints figures of 20 kills
+    ... python -m interop.classic_failover --fault stop 20 4.9.7 c++
 
-The clients have default settings and know all nodes as name servers. In each round the master is
-killed (SIGKILL) under load, another node is elected, and the killed one comes back.
+    kill         SIGKILL; the node comes back
+    stop         SIGSTOP, until another one leads and clients have gone on
+    switchover   a planned one, to another node
+    partition    the master hears and reaches nobody, its clients included; needs root
+
+The clients have default settings and know all nodes as name servers. They are under load in each
+round. Between two rounds is a rest of more than the 30 s after which a client asks for a route
+again: a second failure before that is another question than the first one.
 """
 
+import argparse
+import contextlib
 import statistics
 import sys
 import tempfile
@@ -16,8 +24,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from helpers.elected import Elected
-from helpers.running import free_ports, wait_until
+from chaos.network import CLIENT, Network
+from helpers import forked
+from helpers.coordinators import EmbeddedProcess
+from helpers.elected_nodes import ElectedNodes
+from helpers.running import LOOPBACK, NodeProcess, free_ports, wait_until
 from interop.jars import java
 from interop.store_client import Talker
 from tandemlog import Admin
@@ -25,14 +36,22 @@ from tandemlog import Admin
 TOPIC, QUEUES = "Orders", 4
 SETTLE_S = 90.0
 """A client that lost its broker asks for another route within 30 s."""
+REST_S = 31.0
+FAULTS = ("kill", "stop", "switchover", "partition")
+CPP = "c++"
+CPP_PROGRAM = Path(__file__).parent / "cpp" / "failover_program.py"
+NODES, COORDINATOR = ("n0", "n1", "n2"), "c0"
 
 
 class Clients(Talker):
-    """java/Failover.java: what it saw is a dict, see there."""
+    """java/Failover.java, or for CPP cpp/failover_program.py: what it saw is a dict, see there."""
 
     def __init__(self, name_servers: str, home: Path, version: str) -> None:
         group = f"readers-{version.replace('.', '-')}"
-        command = java("Failover", name_servers, TOPIC, group, home=home, version=version)
+        if version == CPP:
+            command = [sys.executable, str(CPP_PROGRAM), name_servers, TOPIC, group]
+        else:
+            command = java("Failover", name_servers, TOPIC, group, home=home, version=version)
         super().__init__(command, home)
         self._answer()
 
@@ -78,7 +97,7 @@ class Clients(Talker):
 
 
 class Round(NamedTuple):
-    """What one kill cost; milliseconds, and sends that failed meanwhile."""
+    """What one fault cost; milliseconds, and sends that failed meanwhile."""
 
     acknowledgement_gap_ms: float
     delivery_gap_ms: float
@@ -117,55 +136,100 @@ class Outcome(NamedTuple):
 
 
 class Drill:
-    """Three nodes that elect their master, with a door for RocketMQ's clients each."""
+    """Three nodes that elect their master, with a door for RocketMQ's clients each. `separable`:
+    each on a machine of its own, which can be cut off."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, separable: bool = False) -> None:
         self._folder = folder
-        self._cluster = Elected(folder)
-        nodes = self._cluster.nodes
-        ports = free_ports(len(nodes))
-        for node, port in zip(nodes, ports, strict=True):
-            node.settings["rocketmq_clients"] = {"listen": f"127.0.0.1:{port}"}
-        self.name_servers = ";".join(f"127.0.0.1:{port}" for port in ports)
+        self._undo = contextlib.ExitStack()
+        self._network = Network([*NODES, COORDINATOR]) if separable else None
 
     def __enter__(self) -> Self:
-        self._cluster.__enter__()
-        self._cluster.the_master()
-        self._cluster.wait_in_sync(count=3)
-        with Admin(self._cluster.endpoints) as admin:
-            admin.create_topic(TOPIC, QUEUES)
+        try:
+            self._start()
+        except BaseException:
+            self._undo.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._cluster.close()
+        self._undo.close()
+
+    def _start(self) -> None:
+        places, at = [LOOPBACK] * len(NODES), LOOPBACK
+        if self._network is not None:
+            self._undo.enter_context(self._network)
+            places = [self._network.place(name) for name in NODES]
+            at = self._network.place(COORDINATOR)
+        coordinator = EmbeddedProcess(self._folder / "coordinator", place=at)
+        self._undo.enter_context(coordinator)
+        self._cluster = ElectedNodes(self._folder, [coordinator.endpoint], places=places)
+        addresses = []
+        ports = free_ports(len(NODES))
+        for node, place, port in zip(self._cluster.nodes, places, ports, strict=True):
+            addresses.append(f"{place.host}:{port}")
+            node.settings["rocketmq_clients"] = {"listen": addresses[-1]}
+        self.name_servers = ";".join(addresses)
+        self._undo.enter_context(self._cluster)
+        self._cluster.wait_all_in_sync()
+        with Admin(self._cluster.endpoints) as admin:
+            admin.create_topic(TOPIC, QUEUES)
 
     def clients(self, version: str) -> Clients:
         return Clients(self.name_servers, self._folder / f"clients-{version}", version)
 
-    def kill_masters(self, clients: Clients, rounds: int) -> Iterator[Round]:
+    def rounds(
+        self, clients: Clients, count: int, *, fault: str = "kill", rest_s: float = 0.0
+    ) -> Iterator[Round]:
+        """Let the master fail so often. Each round ends when the cluster is whole again."""
         clients.wait_for_more(200)
-        for _ in range(rounds):
-            self._cluster.wait_in_sync(count=3)
-            master = self._cluster.the_master()
+        for _ in range(count):
+            self._cluster.wait_all_in_sync()
+            time.sleep(rest_s)
+            master = self._cluster.wait_master()
             before = sum(clients.mark()["failed"].values())
-            master.kill()
-            clients.wait_for_more(200)
-            self._cluster.the_master()
-            time.sleep(1)  # for clients that notice later
-            clients.wait_for_more(200)
-            now = clients.stats()
+            with self._failed(master, fault):
+                clients.wait_for_more(200)
+                self._cluster.wait_master(other_than=master)
+                time.sleep(1)  # for clients that notice later
+                clients.wait_for_more(200)
+                now = clients.stats()
             yield Round(
                 now["acknowledgement_gap_ms"],
                 now["delivery_gap_ms"],
                 sum(now["failed"].values()) - before,
             )
+
+    @contextlib.contextmanager
+    def _failed(self, master: NodeProcess, fault: str) -> Iterator[None]:
+        if fault == "kill":
+            master.kill()
+            yield
             master.start()
+        elif fault == "stop":
+            master.pause()
+            yield
+            master.resume()
+        elif fault == "switchover":
+            other = next(each for each in self._cluster.nodes if each is not master)
+            arguments = ("switchover", "--to", other.node_id, "--yes")
+            endpoints = ",".join(self._cluster.endpoints)
+            done = forked.run(*arguments, "--endpoint", endpoints, timeout_s=SETTLE_S)
+            assert done.returncode == 0, done.stderr
+            yield
+        else:
+            assert self._network is not None, "the nodes have no machines of their own"
+            others = (CLIENT, COORDINATOR, *(each for each in NODES if each != master.node_id))
+            self._network.separate([master.node_id], others)
+            yield
+            self._network.heal()
 
     def end(self, clients: Clients) -> Outcome:
         """Stop sending, wait for the last deliveries, and count what the master has."""
+        self._cluster.wait_all_in_sync()
         clients.stop_sending()
         last = clients.wait_for_all()
-        master = self._cluster.the_master()
+        master = self._cluster.wait_master()
         stored = Counter(
             Attempt(record.body.decode(), record.born_timestamp)
             for queue_id in range(QUEUES)
@@ -175,28 +239,41 @@ class Drill:
 
 
 def main() -> None:
-    rounds, versions = int(sys.argv[1]), sys.argv[2:] or ["5.5.0", "4.9.7"]
-    for version in versions:
-        with (
-            tempfile.TemporaryDirectory() as name,
-            Drill(Path(name)) as drill,
-            drill.clients(version) as clients,
-        ):
+    parser = argparse.ArgumentParser(prog="classic_failover")
+    parser.add_argument("--fault", choices=FAULTS, default="kill")
+    parser.add_argument("--rest", type=float, default=REST_S, help="seconds between two rounds")
+    parser.add_argument("--keep", type=Path, help="a folder for stores and logs, which stay there")
+    parser.add_argument("rounds", type=int)
+    parser.add_argument("version", nargs="*", default=["5.5.0", "4.9.7"])
+    options = parser.parse_args()
+    for version in options.version:
+        with contextlib.ExitStack() as stack:
+            folder = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            drill = stack.enter_context(Drill(folder, separable=options.fault == "partition"))
+            clients = stack.enter_context(drill.clients(version))
             found = []
-            for each in drill.kill_masters(clients, rounds):
+            for each in drill.rounds(
+                clients, options.rounds, fault=options.fault, rest_s=options.rest
+            ):
                 found.append(each)
-                print(version, each, flush=True)
+                print(version, options.fault, time.strftime("%H:%M:%S"), each, flush=True)
             outcome = drill.end(clients)
-        for what in ("acknowledgement_gap_ms", "delivery_gap_ms"):
-            gaps = [getattr(each, what) for each in found]
-            print(version, what, f"median {statistics.median(gaps)}, longest {max(gaps)}")
-        print(
-            version,
-            f"acknowledged {len(outcome.acknowledged)}, lost {len(outcome.lost)}, "
-            f"doubled {len(outcome.doubled)}, failed {outcome.last['failed']}, "
-            f"tried again by the client {len(outcome.tried_again)}, "
-            f"delivered again {outcome.last['repeated']}",
-        )
+        print_outcome(f"{version} {options.fault}", found, outcome)
+
+
+def print_outcome(what: str, found: list[Round], outcome: Outcome) -> None:
+    """Two lines of figures, and one of what became of the messages."""
+    for name in ("acknowledgement_gap_ms", "delivery_gap_ms"):
+        gaps = [getattr(each, name) for each in found]
+        print(what, name, f"median {statistics.median(gaps)}, longest {max(gaps)}")
+    print(
+        what,
+        f"acknowledged {len(outcome.acknowledged)}, lost {len(outcome.lost)}, "
+        f"doubled {len(outcome.doubled)}, failed {outcome.last['failed']}, "
+        f"tried again by the client {len(outcome.tried_again)}, "
+        f"delivered again {outcome.last['repeated']}",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

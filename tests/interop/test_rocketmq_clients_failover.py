@@ -19,7 +19,7 @@ def test_nothing_is_lost_or_stored_twice_when_masters_are_killed(
     tmp_path: Path, version: str
 ) -> None:
     with Drill(tmp_path) as drill, drill.clients(version) as clients:
-        rounds = list(drill.kill_masters(clients, 2))
+        rounds = list(drill.rounds(clients, 2))
         outcome = drill.end(clients)
     print(version, *rounds, outcome.last, f"tried again {outcome.tried_again}")
     assert not outcome.lost

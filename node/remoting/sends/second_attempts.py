@@ -15,15 +15,17 @@ ATTEMPTS_MS before.
 RocketMQ's broker does not look. A program may send one message object on purpose as often as it
 likes, and its UNIQ_KEY stays the same. So what looks like a second attempt is answered so once for
 each record, and only for the newest of its key: of a program that sends one object again and again,
-one send in a failover counts as another attempt of the one before it, and no more.
+one send in a failover counts as another attempt of the one before it, and no more. Of a batch all
+messages have to be there, one behind the other in their queue.
 
 Below the begin of the term nothing is missing from the index once the log is dispatched up to
 there: sends wait for that, as they would for their own confirmation.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
 
 from tandemlog.format.constants import DELAY, HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from tandemlog.format.record.record import Record, decode_record
@@ -34,7 +36,6 @@ from tandemlog_server.storage.message_store import MessageStore
 from ...pulls.dispatch_wait import DISPATCH_CHECK_S
 from ...roles.role import CurrentRole, NodeRole
 from ..door.remoting_call import RemotingRefusedError
-from .repeated_sends import unique_key
 
 WINDOW_S: Final = 10.0
 """From the first send of a term. Clients try again for 3 s."""
@@ -44,12 +45,20 @@ WAIT_S: Final = 2.5
 """A client's own patience is 3 s."""
 _LOOK_BACK_MS: Final = 600_000
 """Of store times: clocks of two nodes may differ by minutes."""
+_ALL_BYTES: Final = 1 << 30
 _WAITING: Final = ((DELAY, SCHEDULE_TOPIC), ("TIMER_", TIMER_TOPIC), ("TRAN_MSG", HALF_TOPIC))
 """Properties with which a message waits in a topic of the store."""
 
 
+class Sent(NamedTuple):
+    """A message of a send: its UNIQ_KEY, and its body."""
+
+    key: str
+    body: bytes
+
+
 class SecondAttempts:
-    """See the module. Batches are not looked at. Belongs to the loop, whose clock is `now`."""
+    """See the module. Belongs to the loop, whose clock is `now`."""
 
     def __init__(self, store: MessageStore, current: CurrentRole, now: Callable[[], float]) -> None:
         self._store = store
@@ -62,18 +71,23 @@ class SecondAttempts:
         self._answered: dict[int, int] = {}  # log offsets of first copies, and attempts' births
         self.found_total = 0
 
-    async def first_copy(self, request: SendRequest, received_at: float) -> Record | None:
-        """The record of an earlier attempt at the send; None if there is none. Raises
-        RequestRefusedError if this node has ceased to lead meanwhile, RemotingRefusedError if the
-        log is not dispatched in time."""
+    def looks(self) -> bool:
+        """Whether the term is so young that a send may be a second attempt."""
         role, now = self._current.role, self._now()
         if role is not self._role:
             self._begin_term(role, now)
-        if now > self._until or request.batch:
-            return None
-        key = unique_key(request.properties)
-        if not key:
-            return None
+        return now <= self._until
+
+    async def first_copies(
+        self, request: SendRequest, messages: Sequence[Sent], received_at: float
+    ) -> Sequence[Record]:
+        """The records of an earlier attempt to send these messages; none if there is none. Raises
+        RequestRefusedError if this node has ceased to lead meanwhile, RemotingRefusedError if the
+        log is not dispatched in time."""
+        key = messages[0].key if messages else ""
+        if not self.looks() or not key:
+            return ()
+        role, now = self._role, self._now()
         if self._store.reputed.value < self._begin:
             await self._wait_dispatched((received_at or now) + WAIT_S - now)
             if self._current.role is not role:
@@ -82,11 +96,11 @@ class SecondAttempts:
         topics += [topic for name, topic in _WAITING if name in request.properties]
         for topic in topics:
             if self._may_have(topic, key):
-                record = await asyncio.to_thread(self._newest, topic, key)
-                if record is not None and self._is_attempt(record, request):
+                found = await asyncio.to_thread(self._stored, topic, request, messages)
+                if found and self._is_first_answer(found[0], request):
                     self.found_total += 1
-                    return record
-        return None
+                    return found
+        return ()
 
     def _begin_term(self, role: NodeRole, now: float) -> None:
         self._role, self._until = role, now + WINDOW_S
@@ -125,23 +139,39 @@ class SecondAttempts:
             return False
         return any(offset < self._begin for offset in index.query(topic, key, self._since()))
 
-    def _newest(self, topic: str, key: str) -> Record | None:
-        found = self._store.reader.query_key(
-            topic, key, begin_timestamp=self._since(), before=self._begin, max_messages=1
+    def _stored(
+        self, topic: str, request: SendRequest, messages: Sequence[Sent]
+    ) -> Sequence[Record]:
+        """The newest copy below the begin of the term."""
+        reader, end = self._store.reader, self._begin
+        found = reader.query_key(
+            topic, messages[0].key, begin_timestamp=self._since(), before=end, max_messages=1
         )
-        return decode_record(found.records[0]) if found.records else None
+        records = [decode_record(data) for data in found.records]
+        if records and len(messages) > 1:
+            first = records[0]
+            batch = reader.get(topic, first.queue_id, first.queue_offset, len(messages), _ALL_BYTES)
+            records, at = [], 0
+            for size in batch.sizes.tolist():
+                records.append(decode_record(batch.records, at, limit=at + size))
+                at += size
+            if len(records) < len(messages):
+                return ()
+        alike = records and all(map(partial(_is_copy, request), records, messages))
+        return records if alike and records[-1].physical_offset < end else ()
 
-    def _is_attempt(self, record: Record, request: SendRequest) -> bool:
-        if record.body != request.body or record.uniq_key != unique_key(request.properties):
-            return False
-        properties = record.properties
-        if record.topic != request.topic and properties.get("REAL_TOPIC") != request.topic:
-            return False
-        later_ms = request.born_timestamp - record.born_timestamp
-        if not 0 <= later_ms <= ATTEMPTS_MS:
-            return False
+    def _is_first_answer(self, record: Record, request: SendRequest) -> bool:
+        """A request that is handed on twice is one attempt."""
         answered = self._answered.setdefault(record.physical_offset, request.born_timestamp)
         return answered == request.born_timestamp
+
+
+def _is_copy(request: SendRequest, record: Record, message: Sent) -> bool:
+    if record.body != message.body or record.uniq_key != message.key:
+        return False
+    if record.topic != request.topic and record.properties.get("REAL_TOPIC") != request.topic:
+        return False
+    return 0 <= request.born_timestamp - record.born_timestamp <= ATTEMPTS_MS
 
 
 def queue_of(record: Record) -> int:

@@ -14,7 +14,7 @@ over is stored in a topic that no client may send to; the right that counts is t
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import count
 from typing import Final, Protocol
@@ -36,6 +36,7 @@ from tandemlog.format.errors import FormatError
 from tandemlog.format.files.queue_unit import DelayLevels
 from tandemlog.format.lease.policy import decode_retries
 from tandemlog.format.record.host import host_bytes
+from tandemlog.format.record.record import Record
 from tandemlog.format.record.sys_flag import INNER_BATCH, TRANSACTION_MASK
 from tandemlog.format.words import quoted
 from tandemlog.v1 import broker_pb2
@@ -63,7 +64,8 @@ from ...access.caller import Caller
 from ...puts.joint_put import SendPut, Stored
 from ..door.remoting_call import Method, RemotingCall, RemotingRefusedError
 from .joint_sends import JointSends
-from .second_attempts import SecondAttempts, queue_of
+from .repeated_sends import unique_key
+from .second_attempts import SecondAttempts, Sent, queue_of
 
 _UNWRAPPED: Final = 0x40
 """RocketMQ's bit of a batch that is one record; such batches are for topics of another kind."""
@@ -169,17 +171,17 @@ class SendMethods:
         add_broker_facts(properties, self._facts)
         self._check_body(message.body)
         share = call.caller.holder if self._put_aside(message, request.group) else ""
-        first = None
-        if self._attempts is not None:
-            first = await self._attempts.first_copy(request, call.received_at)
-        if first is None:
+        first: Sequence[Record] = ()
+        if self._attempts is not None and self._attempts.looks():
+            sent = [Sent(properties[UNIQ_KEY], message.body)]
+            first = await self._attempts.first_copies(request, sent, call.received_at)
+        if not first:
             record = self._framed(message, encoded(properties), born_host_of(call.connection.peer))
             stored = await self._append(
                 call, message, [record], waits=properties.get(WAIT) != "false", share=share
             )
         else:
-            stored = Stored(broker_pb2.PUT_OK, [first.physical_offset], first.queue_offset)
-            queue_id = queue_of(first)
+            stored, queue_id = _place_of(first)
         key = properties.get(UNIQ_KEY, "")
         handle = None
         if message.due_ms is not None:
@@ -330,9 +332,19 @@ class SendMethods:
             message.flag, message.body = member.flag, member.body
             properties = member_properties(member.properties)
             records.append(self._framed(message, properties, born_host))
-        stored = await self._append(
-            call, message, records, waits=common.get(WAIT) != "false", share=""
-        )
+        first: Sequence[Record] = ()
+        if self._attempts is not None and self._attempts.looks():
+            sent = [
+                Sent(unique_key(each.properties.decode(errors="replace")), each.body)
+                for each in members
+            ]
+            first = await self._attempts.first_copies(request, sent, call.received_at)
+        if first:
+            stored, queue_id = _place_of(first)
+        else:
+            stored = await self._append(
+                call, message, records, waits=common.get(WAIT) != "false", share=""
+            )
         return self._answer(call, stored, queue_id, common.get(UNIQ_KEY, ""), None)
 
     # ---- into the store, and the answer
@@ -398,6 +410,12 @@ class SendMethods:
             fields["recallHandle"] = handle
         code = _CODES.get(stored.status, ResponseCode.SYSTEM_ERROR)
         return call.request.response(code=code, fields=fields)
+
+
+def _place_of(first: Sequence[Record]) -> tuple[Stored, int]:
+    """Where the last master has stored an attempt, and the queue that its sender chose."""
+    offsets = [each.physical_offset for each in first]
+    return Stored(broker_pb2.PUT_OK, offsets, first[0].queue_offset), queue_of(first[0])
 
 
 def _begins_transaction(message: StoredMessage) -> bool:

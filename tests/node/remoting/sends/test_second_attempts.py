@@ -10,14 +10,17 @@ from fakes.batches import Put, batch_of
 from fakes.stores import Bench
 from tandemlog.format.constants import UNIQ_KEY
 from tandemlog.format.files.epochs import EpochEntry
+from tandemlog.format.record.record import Record
 from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.node.error_status import RequestRefusedError
 from tandemlog_server.node.remoting.door.remoting_call import RemotingRefusedError
 from tandemlog_server.node.remoting.sends import second_attempts
+from tandemlog_server.node.remoting.sends.repeated_sends import unique_key
 from tandemlog_server.node.remoting.sends.second_attempts import (
     ATTEMPTS_MS,
     WINDOW_S,
     SecondAttempts,
+    Sent,
     queue_of,
 )
 from tandemlog_server.node.roles.role import CurrentRole, NodeRole
@@ -68,9 +71,11 @@ class Elected:
         self.current = CurrentRole(Term())
         self.attempts = SecondAttempts(self.bench.store, self.current, lambda: self.now)
 
-    def put(self, body: bytes = b"one", *, topic: str = "T", queue_id: int = 1) -> None:
+    def put(
+        self, body: bytes = b"one", *, topic: str = "T", queue_id: int = 1, key: str = "K1"
+    ) -> None:
         waits = "" if topic == "T" else "REAL_TOPIC\x01T\x02REAL_QID\x012\x02DELAY\x011\x02"
-        properties = f"{UNIQ_KEY}\x01K1\x02{waits}".encode()
+        properties = f"{UNIQ_KEY}\x01{key}\x02{waits}".encode()
         self.bench.store.put(batch_of([Put(topic, queue_id, body, properties)]))
 
     def begin_term(self, *, settled: bool = True) -> None:
@@ -81,18 +86,22 @@ class Elected:
         store.epochs.append(EpochEntry((last.epoch if last else 0) + 1, store.log.wrote.value))
         self.current.set(Term())
 
-    async def found(self, request: SendRequest, at: float = 0.0) -> int | None:
+    async def found(self, request: SendRequest) -> int | None:
         """The place of the first copy in the log."""
-        record = await self.attempts.first_copy(request, at)
-        return None if record is None else record.physical_offset
+        found = await self.records(request)
+        return found[0].physical_offset if found else None
+
+    async def records(self, request: SendRequest, *sent: Sent) -> Sequence[Record]:
+        """`sent`: the messages of a batch."""
+        one = Sent(unique_key(request.properties), request.body)
+        return await self.attempts.first_copies(request, sent or [one], 0.0)
 
 
 async def test_the_second_attempt_finds_the_first_copy() -> None:
     elected = Elected()
     elected.put()
     elected.begin_term()
-    record = await elected.attempts.first_copy(attempt(), 0.0)
-    assert record is not None
+    (record,) = await elected.records(attempt())
     assert (record.physical_offset, record.queue_offset, queue_of(record)) == (0, 0, 1)
     assert elected.attempts.found_total == 1
 
@@ -102,9 +111,24 @@ async def test_a_message_that_waits_elsewhere_is_found_too() -> None:
     elected.put(topic="SCHEDULE_TOPIC_XXXX", queue_id=0)
     elected.begin_term()
     assert await elected.found(attempt()) is None
-    record = await elected.attempts.first_copy(attempt(more="DELAY\x011\x02"), 0.0)
-    assert record is not None
+    (record,) = await elected.records(attempt(more="DELAY\x011\x02"))
     assert queue_of(record) == 2
+
+
+async def test_a_batch_is_found_if_all_of_it_is_there() -> None:
+    elected = Elected()
+    sent = [Sent(f"K{number}", b"%d" % number) for number in range(3)]
+    for each in sent:
+        elected.put(each.body, key=each.key)
+    elected.begin_term()
+    batch = attempt()._replace(batch=True)
+    longer = [*sent, Sent("K3", b"3")]
+    other = [*sent[:2], Sent("K2", b"other")]
+    assert [len(await elected.records(batch, *some)) for some in (longer, other)] == [0, 0]
+    assert [each.body for each in await elected.records(batch, *sent)] == [b"0", b"1", b"2"]
+    elected.put(b"3", key="K3")  # in this term
+    elected.bench.settle()
+    assert not await elected.records(batch, *longer)
 
 
 async def test_what_is_no_attempt_at_the_same_send() -> None:
@@ -118,7 +142,6 @@ async def test_what_is_no_attempt_at_the_same_send() -> None:
         attempt(topic="U"),
         attempt(later_ms=-1),
         attempt(later_ms=ATTEMPTS_MS + 1),
-        attempt()._replace(batch=True),
     ):
         assert await elected.found(other) is None
     assert await elected.found(attempt(later_ms=ATTEMPTS_MS)) == 0

@@ -1,7 +1,7 @@
 # Two commands matter: `make demo` runs the main job, `make test` passes the tests.
 # Both make their own virtual environment in .venv and need Python 3.11+, make and the network.
 
-.PHONY: demo test fast slow check types-of-product types-of-tests unit golden sim cluster fuzz chaos fault spark interop docker bench bench-peers bench-rocketmq profile-seeds soak proto sync docs format install clean
+.PHONY: demo test fast slow check types-of-product types-of-tests unit golden sim cluster fuzz chaos fault spark interop docker bench bench-peers bench-rocketmq bench-seeds profile-seeds soak proto sync docs format install clean
 .DEFAULT_GOAL := test
 
 VENV := .venv
@@ -84,6 +84,11 @@ bench-peers: $(VENV)/.dev
 # A node that follows a RocketMQ broker beside RocketMQ's own slave; needs Java and Maven.
 bench-rocketmq: $(VENV)/.dev
 	PYTHONPATH=.:tests $(PYTHON) -m benchmarks rocketmq
+
+# RocketMQ's own client on a node and on its broker, Kafka's on Kafka; needs Java and Maven. ARGS:
+# --quick, --write (docs/performance.md), --only clients, --topics 64, --rounds 1.
+bench-seeds: $(VENV)/.dev
+	PYTHONPATH=.:tests $(PYTHON) -m benchmarks.seeds $(ARGS)
 
 # What a request of RocketMQ's clients costs a node, and where: WORK is send, batch or pull.
 WORK ?= send

@@ -44,6 +44,7 @@ def cluster(
     may change the text of the nodes' settings."""
     plan = plan_cluster(folder, Wishes(**{"slaves": 0, "commit_log_file_size": 1 << 30, **wishes}))
     local = LocalCluster(folder, plan, free_base(nodes=plan.slaves + 1))
+    local.open_doors()
     local.write()
     for node in local.nodes:
         node.config.write_text(change(node.config.read_text()))

@@ -45,6 +45,7 @@ class Wishes:
     rounds: int
     size: Size
     with_kafka: bool
+    slave: bool
 
 
 def main() -> int:
@@ -54,6 +55,9 @@ def main() -> int:
     parser.add_argument("--topics", type=int, action="append", help="a number; may be repeated")
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--no-kafka", action="store_true")
+    parser.add_argument(
+        "--slave", action="store_true", help="node and broker with one slave in sync, without Kafka"
+    )
     parser.add_argument("--write", action="store_true", help="put the tables on the page")
     given = parser.parse_args()
     wishes = Wishes(
@@ -61,19 +65,21 @@ def main() -> int:
         tuple(sorted(given.topics or (COUNTS[:1] if given.quick else COUNTS))),
         given.rounds or (1 if given.quick else ROUNDS),
         QUICK if given.quick else FULL,
-        not given.no_kafka,
+        not (given.no_kafka or given.slave),
+        given.slave,
     )
     with scratch_folder("seeds") as folder:
         bring_in_memory(folder, 2 << 30)
         clients, raw = measured(folder, wishes)
-        figures = page.figures(clients, raw, wishes.counts)
+        # the goals are those of a node without a slave
+        figures = [] if wishes.slave else page.figures(clients, raw, wishes.counts)
         if "memory" in wishes.only:
             figures.append(door_memory(folder))
     BUILD.mkdir(exist_ok=True)
     kept = {"clients": _rows(clients), "raw": _rows(raw)}
     (BUILD / "seeds-rounds.json").write_text(json.dumps(kept, indent=1) + "\n")
     good = report(figures, BUILD / "seeds.json")
-    text = page.section(clients, raw, figures, wishes.counts, wishes.size, _when())
+    text = page.section(clients, raw, figures, wishes.counts, wishes.size, _when(), wishes.slave)
     (BUILD / "seeds.md").write_text(text)
     sys.stdout.write(text)
     if given.write:
@@ -88,8 +94,8 @@ def measured(folder: Path, wishes: Wishes) -> tuple[Rounds, Rounds]:
         raw = enter(JavaProgram("RawLoad", folder / "raw"))
         remoting = []
         for server in (
-            enter(servers.node(folder / "node")),
-            enter(servers.broker(folder / "rocketmq")),
+            enter(servers.node(folder / "node", wishes.slave)),
+            enter(servers.broker(folder / "rocketmq", wishes.slave)),
         ):
             client = enter(_client("RocketmqClient", folder, server, jars(page.ROCKETMQ)))
             remoting.append(RemotingSide(server, client, raw, wishes.size))

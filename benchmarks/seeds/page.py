@@ -22,6 +22,7 @@ from benchmarks.seeds.sides import (
 from benchmarks.seeds.turns import Rounds
 
 HEADING: Final = "## RocketMQ's own client"
+PAIR_HEADING: Final = "## RocketMQ's own client, with a slave in sync"
 NODE: Final = "tandemlog"
 BROKER: Final = "RocketMQ"
 KAFKA: Final = "Kafka"
@@ -177,6 +178,15 @@ Measured {when}.
 """
 
 
+_ABOUT_PAIR = """\
+`make bench-seeds ARGS=--slave`: the same with one slave in sync, on the same machine. A node
+answers when its slave has the message durable (`replication = "sync"`, `min_in_sync = 2`), the
+broker when its slave has received it (`SYNC_MASTER`, `inSyncReplicas=2`).
+
+Measured {when}.
+"""
+
+
 def section(
     clients: Rounds,
     raw: Rounds,
@@ -184,10 +194,12 @@ def section(
     counts: Sequence[int],
     size: Size,
     when: str,
+    slave: bool = False,
 ) -> str:
     """The whole section, with what was measured; `when` names the day, the commit, the machine."""
-    about = _ABOUT.format(rocketmq=ROCKETMQ, kafka=kafka.VERSION, queues=QUEUES, when=when)
-    parts = [[HEADING, "", *about.splitlines()]]
+    heading, text = (PAIR_HEADING, _ABOUT_PAIR) if slave else (HEADING, _ABOUT)
+    about = text.format(rocketmq=ROCKETMQ, kafka=kafka.VERSION, queues=QUEUES, when=when)
+    parts = [[heading, "", *about.splitlines()]]
     if clients:
         parts += [client_table(clients, counts), wait_table(clients, counts, size.pace)]
     if raw:
@@ -199,7 +211,8 @@ def section(
                 *raw_table(raw, counts),
             ]
         )
-    parts.append(goal_table(figures))
+    if figures:
+        parts.append(goal_table(figures))
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
@@ -216,9 +229,8 @@ def goal_table(figures: Sequence[Figure]) -> list[str]:
 
 
 def with_section(page: str, section: str) -> str:
-    """`page` with `section`, which begins with HEADING, in place of the one there was, or at the
-    end."""
-    head, found, rest = page.partition(HEADING + "\n")
+    """`page` with `section` in place of the one with this heading that there was, or at the end."""
+    head, found, rest = page.partition(section.partition("\n")[0] + "\n")
     if not found:
         return f"{page.rstrip()}\n\n{section.rstrip()}\n"
     _, heading, after = rest.partition("\n## ")

@@ -1,7 +1,9 @@
-"""What is compared: a node with its door open, RocketMQ's broker, Kafka's, each alone with its log.
+"""What is compared: a node with its door open, RocketMQ's broker, Kafka's.
 
-All of them flush by themselves and have no slave. The JVMs have 2 GB for objects, both compilers
-and G1, as the start scripts of RocketMQ and Kafka choose it; all files have RocketMQ's own sizes.
+All of them flush in the background. Without a slave each is alone with its log; with one, a send is
+answered when the slave has it: durable there at a node, received at a broker. The JVMs have 2 GB
+for objects, both compilers and G1, as the start scripts of RocketMQ and Kafka choose it; all files
+have RocketMQ's own sizes.
 """
 
 import contextlib
@@ -44,30 +46,38 @@ class Server:
 
 
 @contextlib.contextmanager
-def node(folder: Path) -> Iterator[Server]:
+def node(folder: Path, slave: bool = False) -> Iterator[Server]:
     """A node with the door for RocketMQ's clients."""
-    with cluster(folder, 1, rocketmq=True) as local:
-        [only] = local.nodes
-        assert only.process is not None
-        port = int(only.rocketmq_endpoint.rpartition(":")[2])
-        yield Server("tandemlog", only.rocketmq_endpoint, port, only.process.pid)
+    pair = {"slaves": 1, "replication": "sync", "min_in_sync": 2} if slave else {}
+    with cluster(folder, 1, rocketmq=True, coordinator="none", **pair) as local:
+        master = local.nodes[0]
+        assert master.process is not None
+        port = int(master.rocketmq_endpoint.rpartition(":")[2])
+        yield Server("tandemlog", master.rocketmq_endpoint, port, master.process.pid)
 
 
 @contextlib.contextmanager
-def broker(folder: Path) -> Iterator[Server]:
+def broker(folder: Path, slave: bool = False) -> Iterator[Server]:
     """RocketMQ's broker, and its name server."""
     name_server = NameServer(folder / "namesrv")
-    server = Broker(
-        folder / "broker", options=(*FULL_SPEED, f"-Xms{HEAP}", "-XX:-UseBiasedLocking"), heap=HEAP
-    )
+    options = (*FULL_SPEED, f"-Xms{HEAP}", "-XX:-UseBiasedLocking")
+    server = Broker(folder / "broker", options=options, heap=HEAP)
+    copy = Broker(folder / "copy", options=options, heap=HEAP)
+    # with one of two in sync, which is what a broker starts with, nobody waits for the slave
+    role = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2} if slave else {}
     try:
         name_server.start()
-        server.start(name_server, folder / "store", SIZES)
+        server.start(name_server, folder / "store", SIZES, **role)
         server.wait_until_serving()
+        if slave:
+            place = folder / "copied"
+            copy.start(name_server, place, SIZES, brokerId=1, brokerRole="SLAVE")
+            copy.wait_until_serving()
         assert server.process is not None
         address = f"127.0.0.1:{name_server.port}"
         yield Server("RocketMQ", address, server.port, server.process.pid)
     finally:
+        copy.kill()
         server.kill()
         name_server.kill()
 

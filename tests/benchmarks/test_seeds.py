@@ -120,6 +120,10 @@ def test_the_section_takes_the_place_of_the_last_one_and_of_nothing_else() -> No
     old = f"{before}\n{page.HEADING}\n\nold figures\n\n{after}"
     assert page.with_section(old, section) == f"{before}\n{section}\n{after}"
     assert page.with_section(fresh, section) == fresh
+    pair = page.section({}, FRAMES, [], COUNTS, Size(3, 512), "today", slave=True)
+    both = page.with_section(fresh, pair)
+    assert both == f"{fresh}\n{pair}"
+    assert page.with_section(both, section) == both
 
 
 def test_each_queue_has_its_part_of_what_is_read() -> None:

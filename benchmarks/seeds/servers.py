@@ -11,6 +11,7 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.nodes import cluster, cpu_seconds_of, memory_mb
 from benchmarks.peers import kafka
@@ -48,7 +49,7 @@ class Server:
 @contextlib.contextmanager
 def node(folder: Path, slave: bool = False) -> Iterator[Server]:
     """A node with the door for RocketMQ's clients."""
-    pair = {"slaves": 1, "replication": "sync", "min_in_sync": 2} if slave else {}
+    pair: dict[str, Any] = {"slaves": 1, "replication": "sync", "min_in_sync": 2} if slave else {}
     with cluster(folder, 1, rocketmq=True, coordinator="none", **pair) as local:
         master = local.nodes[0]
         assert master.process is not None
@@ -64,7 +65,7 @@ def broker(folder: Path, slave: bool = False) -> Iterator[Server]:
     server = Broker(folder / "broker", options=options, heap=HEAP)
     copy = Broker(folder / "copy", options=options, heap=HEAP)
     # with one of two in sync, which is what a broker starts with, nobody waits for the slave
-    role = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2} if slave else {}
+    role: dict[str, Any] = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2} if slave else {}
     try:
         name_server.start()
         server.start(name_server, folder / "store", SIZES, **role)

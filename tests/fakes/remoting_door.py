@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tandemlog_server.node.access.doorkeeper import open_to_all
+from tandemlog_server.node.access.doorkeeper import Doorkeeper, open_to_all
 from tandemlog_server.node.pulls.read_turns import ReadTurns
 from tandemlog_server.node.remoting.door.remoting_call import (
     Connection,
@@ -93,10 +93,12 @@ class Client:
 
 @asynccontextmanager
 async def served(
-    methods: Mapping[int, Method], **options: Any
+    methods: Mapping[int, Method], *, keeper: Doorkeeper | None = None, **options: Any
 ) -> AsyncIterator[tuple[RemotingServer, Callable[[], "asyncio.Future[Client]"]]]:
     turns = ReadTurns(1, 1 << 20)
-    door = CallDoor(turns, max_calls=4096, max_streams=16, keeper=open_to_all(time.monotonic))
+    door = CallDoor(
+        turns, max_calls=4096, max_streams=16, keeper=keeper or open_to_all(time.monotonic)
+    )
     server = RemotingServer(RemotingDoor(door, methods), door.keeper.audit, **options)
     server.start("127.0.0.1:0")
 

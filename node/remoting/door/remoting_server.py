@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 FRAME_BYTES: Final = 128 << 20
 LARGEST_FRAME: Final = 32 << 20
+STRANGERS_PART: Final = 8
+"""So many times less may be held by large frames of clients that have not proved who they are."""
 CONNECTIONS: Final = 4_096
 LOOK_S: Final = 1.0
 """How often connections are looked at whose time may be over."""
@@ -72,6 +74,7 @@ class RemotingServer:
         self._largest = largest_frame
         self._shares = Shares(connections)
         self._budget = FrameBudget(frame_bytes)
+        self._strangers = FrameBudget(frame_bytes // STRANGERS_PART)
         self._sessions: dict[RemotingSession, None] = {}
         self._arriving: set[asyncio.Task[None]] = set()
         self._left_over: set[asyncio.Task[None]] = set()  # requests of connections that have ended
@@ -89,7 +92,7 @@ class RemotingServer:
     @property
     def held_bytes(self) -> int:
         """Of large requests that are being received or served."""
-        return self._budget.held_bytes
+        return self._budget.held_bytes + self._strangers.held_bytes
 
     def start(self, endpoint: str) -> None:
         """Listen on host:port, port 0 for any. Raises ListenError."""
@@ -232,6 +235,7 @@ class RemotingServer:
             return RemotingSession(
                 self._door,
                 self._budget,
+                self._strangers,
                 largest=self._largest,
                 left_out=self._audit.left_out,
                 on_begin=on_begin,

@@ -13,9 +13,10 @@ pull that is parked holds up no other. Reading stops while
     a large frame has no room among those of all connections (frame_budget.py), until it has
 
 A frame of COUNTED_BYTES and more is counted from its announcement to its answer: a put that waits
-for a master holds its memory. Where clients have to prove who they are, a frame may be no larger
-than FIRST_BYTES until one has. Bytes that are no frame end the connection with a line of the log;
-what was asked before them is answered first.
+for a master holds its memory. Where clients have to prove who they are, the first frame may be the
+send of a large message, whose signature covers all of it: so what is larger than FIRST_BYTES counts
+in a budget for strangers until one has proved it. Bytes that are no frame end the connection with a
+line of the log; what was asked before them is answered first.
 
 If the process is killed, the kernel ends its connections with a reset instead of an orderly end. A
 client of 4.9.7 does not look at an orderly one: what it has asked fails when its time is over, a
@@ -50,7 +51,8 @@ from .remoting_door import RemotingDoor
 logger = logging.getLogger(__name__)
 
 FIRST_S: Final = 10.0
-"""For the first frame; where clients have to prove who they are, for the first one that does."""
+"""For the first frame; where clients have to prove who they are, for the first one that does,
+whatever comes before it."""
 IDLE_S: Final = 120.0
 """Without a request; RocketMQ's own, whose clients send a heartbeat every 30 s."""
 FRAME_S: Final = 60.0
@@ -83,6 +85,7 @@ class RemotingSession(asyncio.BufferedProtocol):
         self,
         door: RemotingDoor,
         budget: FrameBudget,
+        strangers: FrameBudget,
         *,
         largest: int,
         left_out: Callable[[str], str | None],
@@ -90,15 +93,13 @@ class RemotingSession(asyncio.BufferedProtocol):
         on_end: Callable[["RemotingSession", set["asyncio.Task[None]"]], None],
     ) -> None:
         self._door = door
-        self._budget = budget
+        self._budget = self._begun_in = budget
+        self._strangers = strangers
         self._left_out = left_out
         self._on_begin, self._on_end = on_begin, on_end
         self._loop = asyncio.get_running_loop()
-        self._largest = largest
         self.known = not door.asks_who
-        self._reader = CommandReader(
-            largest if self.known else FIRST_BYTES, MAX_HEADER_BYTES if self.known else FIRST_BYTES
-        )
+        self._reader = CommandReader(largest, MAX_HEADER_BYTES)
         self._transport: asyncio.Transport | None = None
         self.peer = ""
         self.host = ""
@@ -116,7 +117,7 @@ class RemotingSession(asyncio.BufferedProtocol):
         self._opaque = 0
         self._asked: dict[int, asyncio.Future[Command]] = {}
         self._closing: list[Callable[[], None]] = []
-        now = self._loop.time()
+        self._came_at = now = self._loop.time()
         self._last_at = now  # of a frame, or of an answer
         self._frame_at: float | None = None
         self._full_at: float | None = None
@@ -152,7 +153,7 @@ class RemotingSession(asyncio.BufferedProtocol):
             begun, self._begun = self._begun, 0
             for each in commands:
                 self._take(each)
-            self._uncount(begun)
+            self._uncount(begun, self._begun_in)
         if fault is not None:
             self._refuse(fault)
             return
@@ -182,7 +183,7 @@ class RemotingSession(asyncio.BufferedProtocol):
                 waiting.set_exception(ConnectionError(f"{self.peer} has closed its connection"))
         self._asked.clear()
         self._sent()
-        self._uncount(self._begun)
+        self._uncount(self._begun, self._begun_in)
         self._begun = 0
         for callback in self._closing:
             try:
@@ -216,31 +217,35 @@ class RemotingSession(asyncio.BufferedProtocol):
 
     def _hold_begun(self, size: int) -> None:
         """Before more of a frame is received: until there is room for it."""
-        if self._budget.has_room(self.host, size):
-            self._budget.count(self.host, size)
+        if self._holding is not None:
+            return
+        budget = self._budget if self.known or size <= FIRST_BYTES else self._strangers
+        self._begun_in = budget
+        if budget.has_room(self.host, size):
+            budget.count(self.host, size)
             self._begun = size
             self._counted += size
-        elif self._holding is None:
+        else:
             self._stop_reading("room")
-            self._holding = self._loop.create_task(self._hold(size), name="remoting-room")
+            self._holding = self._loop.create_task(self._hold(size, budget), name="remoting-room")
 
-    async def _hold(self, size: int) -> None:
+    async def _hold(self, size: int, budget: FrameBudget) -> None:
         try:
-            await self._budget.hold(self.host, size)
+            await budget.hold(self.host, size)
         finally:
             self._holding = None
         self._counted += size
         if self.closed:
-            self._uncount(size)
+            self._uncount(size, budget)
             return
         self._begun = size
         self._frame_at = self._loop.time()  # how long that took is no fault of the client
         self._go_on_reading("room")
 
-    def _uncount(self, size: int) -> None:
+    def _uncount(self, size: int, budget: FrameBudget) -> None:
         if size:
             self._counted -= size
-            self._budget.give_back(self.host, size)
+            budget.give_back(self.host, size)
 
     def _look_at_calls(self) -> None:
         """Stop reading while too many requests are at work; parked pulls are not."""
@@ -285,7 +290,7 @@ class RemotingSession(asyncio.BufferedProtocol):
     def _served(self, counted: int, task: "asyncio.Task[None]") -> None:
         """Also of one that was cancelled before it began."""
         del self._tasks[task]
-        self._uncount(counted)
+        self._uncount(counted, self._budget)
         if not task.cancelled() and (problem := task.exception()) is not None:
             logger.error("a request failed outside of its method", exc_info=problem)
         if self._ends and not self._tasks:
@@ -298,7 +303,6 @@ class RemotingSession(asyncio.BufferedProtocol):
             response = await door.answer(request, caller, self, self._certificate, self._last_at)
             if caller.who is not None and not self.known:
                 self.known = True
-                self._reader.max_bytes, self._reader.max_header = self._largest, MAX_HEADER_BYTES
             if response is not None and not request.flag & ONEWAY_FLAG:
                 self._send(request, response)
         finally:
@@ -416,7 +420,7 @@ class RemotingSession(asyncio.BufferedProtocol):
         if self._frame_at is not None and "room" not in self._stopped_by:
             return now - self._frame_at > (FRAME_S if self.known else FIRST_S)
         if not self.known:
-            return now - self._last_at > FIRST_S
+            return now - self._came_at > FIRST_S
         return not self._tasks and now - self._last_at > IDLE_S
 
     async def idle(self, seconds: float) -> None:

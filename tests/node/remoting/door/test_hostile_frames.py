@@ -4,6 +4,7 @@ import asyncio
 import json
 import socket
 import ssl
+import time
 from pathlib import Path
 from struct import pack
 
@@ -11,8 +12,11 @@ import pytest
 
 from fakes.remoting_door import WAIT_S, Client, Methods, served, until
 from helpers.made_certificates import Authority
+from tandemlog_server.node.access.access_file import parse_access
+from tandemlog_server.node.access.doorkeeper import Doorkeeper
 from tandemlog_server.node.certs.owners import OwnerKind
 from tandemlog_server.node.remoting.door import remoting_server, remoting_session
+from tandemlog_server.node.remoting.door.remoting_proofs import signature_of
 from tandemlog_server.rocketmq.wire.remoting import Command, encode_command
 
 
@@ -98,6 +102,72 @@ async def test_frames_that_have_no_room_wait_for_it() -> None:
         for client in clients:
             await client.receive()
         await until(lambda: server.held_bytes == 0)
+
+
+KEY, SECRET = "k", "12345678"
+ACCESS = f"""
+[[identity]]
+name = "orders"
+write = ["orders"]
+access_keys = [{{ key = "{KEY}", secret = "{SECRET}" }}]
+"""
+
+
+def guarded() -> Doorkeeper:
+    return Doorkeeper("c", monotonic=time.monotonic, access=parse_access(ACCESS, "access.toml"))
+
+
+def signed(code: int, body: bytes) -> Command:
+    fields = {"AccessKey": KEY}
+    fields["Signature"] = signature_of(SECRET, fields, body)
+    return Command(code, 7, fields=fields, body=body)
+
+
+async def test_the_first_request_of_a_client_may_be_the_send_of_a_large_message() -> None:
+    async with served(Methods().methods(), keeper=guarded()) as (server, connect):
+        client = await connect()
+        client.send(signed(1, bytes(300 << 10)), signed(1, bytes(300 << 10)))
+        assert [len(each.body) for each in await client.receive(2)] == [300 << 10] * 2
+        assert server.held_bytes == 0
+        stranger = await connect()
+        stranger.send(Command(1, 7, body=bytes(300 << 10)))
+        (refusal,) = await stranger.receive()
+        assert (refusal.code, refusal.body) == (16, b"")
+
+
+async def test_strangers_hold_little_and_leave_room_for_those_who_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    size = 200 << 10
+    methods = Methods().methods()
+    async with served(methods, keeper=guarded(), frame_bytes=8 * size) as (server, connect):
+        known = await connect()
+        known.send(signed(1, b"who I am"))
+        await known.receive()
+        strangers = [await connect() for _ in range(6)]
+        for each in strangers:
+            each.writer.write(pack(">ii", size, 10) + b"begun")
+        await until(lambda: server.held_bytes > 0)
+        known.send(signed(1, bytes(size)))
+        (answer,) = await known.receive()
+        assert len(answer.body) == size
+        assert server.held_bytes <= size + 4
+        monkeypatch.setattr(remoting_session, "FIRST_S", 0.0)
+        monkeypatch.setattr(remoting_server, "LOOK_S", 0.01)
+        for each in strangers:
+            assert await each.ends()
+        await until(lambda: server.held_bytes == 0)
+
+
+async def test_a_stranger_that_goes_on_asking_gets_no_more_time() -> None:
+    async with served(Methods().methods(), keeper=guarded()) as (server, connect):
+        stranger = await connect()
+        stranger.send(Command(1, 1))
+        assert (await stranger.receive())[0].code == 16
+        (session,) = server._sessions
+        later = asyncio.get_running_loop().time() + remoting_session.FIRST_S + 1
+        session._last_at = later  # of its last request
+        assert session.overdue(later)
 
 
 async def test_a_client_that_takes_no_answers_is_not_read_any_further() -> None:

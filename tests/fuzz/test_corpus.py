@@ -9,6 +9,8 @@ import pytest
 from fuzz import corpus, web
 from fuzz.damage import suffer
 from fuzz.one_node import OneNode, tracebacks
+from fuzz.remoting_frames import Frame
+from fuzz.remoting_target import Target
 from fuzz.requests import Call
 from fuzz.situations import the_master
 from fuzz.trials import master_hears, slave_hears
@@ -56,6 +58,20 @@ def test_frames_to_a_master(entry: dict[str, Any]) -> None:
 @pytest.mark.parametrize("entry", parameters("store"))
 def test_damaged_stores(entry: dict[str, Any]) -> None:
     assert suffer(entry["store"], entry["damages"]) == ""
+
+
+@pytest.mark.parametrize("entry", parameters("remoting"))
+async def test_frames_of_rocketmqs_clients(
+    entry: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    frames = [
+        Frame(corpus.unpack(row["data"]), row["code"], row["opaque"]) for row in entry["frames"]
+    ]
+    async with Target.running(tmp_path, entry["situation"]) as target:
+        assert await target.play(frames) == ""
+        await target.check()
+        await target.rest()
+    assert tracebacks(caplog.records) == []
 
 
 class Slave:

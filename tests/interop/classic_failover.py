@@ -2,6 +2,7 @@
 
     PYTHONPATH=.:tests python -m interop.classic_failover 20            prints figures of 20 kills
     ... python -m interop.classic_failover --fault stop 20 4.9.7 c++
+    ... python -m interop.classic_failover 20 pop         5.5.0, whose consumer pops
 
     kill         SIGKILL; the node comes back
     stop         SIGSTOP, until another one leads and clients have gone on
@@ -14,7 +15,9 @@ again: a second failure before that is another question than the first one.
 """
 
 import argparse
+import asyncio
 import contextlib
+import json
 import statistics
 import sys
 import tempfile
@@ -32,8 +35,11 @@ from helpers.running import LOOPBACK, NodeProcess, free_ports, wait_until
 from interop.jars import java
 from interop.store_client import Talker
 from tandemlog import Admin
+from tandemlog_server.rocketmq.clients.codes import RequestCode
+from tandemlog_server.rocketmq.wire.client import RemotingClient
 
 TOPIC, QUEUES = "Orders", 4
+POP, POP_VERSION = "pop", "5.5.0"
 SETTLE_S = 90.0
 """A client that lost its broker asks for another route within 30 s."""
 REST_S = 31.0
@@ -43,15 +49,22 @@ CPP_PROGRAM = Path(__file__).parent / "cpp" / "failover_program.py"
 NODES, COORDINATOR = ("n0", "n1", "n2"), "c0"
 
 
+def group_of(version: str) -> str:
+    """Of the consumer."""
+    return f"readers-{version.replace('.', '-')}"
+
+
 class Clients(Talker):
     """java/Failover.java, or for CPP cpp/failover_program.py: what it saw is a dict, see there."""
 
     def __init__(self, name_servers: str, home: Path, version: str) -> None:
-        group = f"readers-{version.replace('.', '-')}"
+        group = group_of(version)
         if version == CPP:
             command = [sys.executable, str(CPP_PROGRAM), name_servers, TOPIC, group]
         else:
-            command = java("Failover", name_servers, TOPIC, group, home=home, version=version)
+            how = [POP] if version == POP else []
+            version = POP_VERSION if version == POP else version
+            command = java("Failover", name_servers, TOPIC, group, *how, home=home, version=version)
         super().__init__(command, home)
         self._answer()
 
@@ -176,7 +189,16 @@ class Drill:
             admin.create_topic(TOPIC, QUEUES)
 
     def clients(self, version: str) -> Clients:
+        """Of a version of RocketMQ, or CPP, or POP."""
+        if version == POP:
+            asyncio.run(self._let_pop(group_of(version)))
         return Clients(self.name_servers, self._folder / f"clients-{version}", version)
+
+    async def _let_pop(self, group: str) -> None:
+        mode = {"topic": TOPIC, "consumerGroup": group, "mode": "POP", "popShareQueueNum": 0}
+        host, port = self.name_servers.split(";")[0].split(":")
+        async with RemotingClient(host, int(port)) as client:
+            await client.call(RequestCode.SET_MESSAGE_REQUEST_MODE, body=json.dumps(mode).encode())
 
     def rounds(
         self, clients: Clients, count: int, *, fault: str = "kill", rest_s: float = 0.0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from interop.classic_failover import Drill
+from interop.classic_failover import POP, Drill
 
 pytestmark = [pytest.mark.interop, pytest.mark.lane("elections")]
 
@@ -14,7 +14,7 @@ FEW_FAILED = 2
 """Sends whose 3 s have gone by while such a machine elected a master. On an idle one none fails."""
 
 
-@pytest.mark.parametrize("version", ["5.5.0", "4.9.7"])
+@pytest.mark.parametrize("version", ["5.5.0", "4.9.7", POP])
 def test_nothing_is_lost_or_stored_twice_when_masters_are_killed(
     tmp_path: Path, version: str
 ) -> None:

@@ -22,8 +22,9 @@ import org.apache.rocketmq.common.message.MessageExt;
 /**
  * A producer and a push consumer with the client's default settings, while things happen to the nodes.
  *
- * <pre>usage: Failover NAME_SERVERS TOPIC GROUP</pre>
+ * <pre>usage: Failover NAME_SERVERS TOPIC GROUP [pop]</pre>
  *
+ * With "pop" the broker says how the consumer gets its messages; its group pops the topic.
  * The producer sends one message every 5 ms, each once, whose key and body are its number. The lines of
  * standard input: "mark" begins to measure gaps anew, "stats" is answered with what came of it so far, "stop"
  * ends the producer alone; the end of the input ends the program, with the same answer.
@@ -60,12 +61,15 @@ public final class Failover {
         }
     }
 
-    private Failover(String nameServers, String topic, String group, int attempt) throws Exception {
+    private Failover(String nameServers, String topic, String group, boolean pop, int attempt) throws Exception {
         this.topic = topic;
         consumer = new DefaultMQPushConsumer(group);
         consumer.setNamesrvAddr(nameServers);
         consumer.setInstanceName(Made.name("failover-consumer", attempt));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        if (pop) {
+            Scene.call(consumer, "setClientRebalance", false);
+        }
         consumer.subscribe(topic, "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             for (MessageExt each : messages) {
@@ -83,7 +87,8 @@ public final class Failover {
 
     public static void main(String[] arguments) {
         try {
-            Made.of(attempt -> new Failover(arguments[0], arguments[1], arguments[2], attempt)).run();
+            boolean pop = arguments.length > 3 && arguments[3].equals("pop");
+            Made.of(attempt -> new Failover(arguments[0], arguments[1], arguments[2], pop, attempt)).run();
             System.exit(0);
         } catch (Throwable problem) {
             problem.printStackTrace();

@@ -53,6 +53,7 @@ from .remoting.door.remoting_server import RemotingServer
 from .remoting.pop.ack_methods import AckMethods
 from .remoting.pop.assignment_methods import AssignmentMethods
 from .remoting.pop.pop_methods import PopMethods
+from .remoting.pop.pop_offsets import PopOffsets
 from .remoting.pop.request_modes import RequestModes
 from .remoting.reads.cluster_readers import ClusterReaders
 from .remoting.reads.progress_methods import ProgressMethods
@@ -127,6 +128,7 @@ def started_clients(node: ClientsNode, *, connections: int) -> tuple[RemotingSer
     clients = ClientMethods(
         node.store, node.terms, node.work.kinds, routing.topics, time.monotonic, pops=modes.pops
     )
+    pop_offsets = PopOffsets(node.store, node.work, node.group_service, modes)
     locks = LockMethods(node.store, node.terms, time.monotonic)
     read = _reads(node, routing, clients, modes)
     joint = joint_sends(node)
@@ -136,7 +138,7 @@ def started_clients(node: ClientsNode, *, connections: int) -> tuple[RemotingSer
         read.queries,
         clients,
         locks,
-        progress_methods(node, clients),
+        progress_methods(node, clients, pop_offsets),
         transaction_methods(node),
         *routing_methods(node, routing),
         *send_methods(node, routing.topics, joint, clients),
@@ -159,6 +161,7 @@ def started_clients(node: ClientsNode, *, connections: int) -> tuple[RemotingSer
     server.start(node.endpoints.rocketmq)
     server.run_beside(clients.run(), "rocketmq-clients")
     server.run_beside(locks.run(), "rocketmq-locks")
+    server.run_beside(pop_offsets.run(), "rocketmq-pop-offsets")
     server.run_beside(transaction_checks(node, clients).run(), "rocketmq-checks")
     node.door.rocketmq[REMOTING] = partial(
         door_numbers, door.counts, server, clients.table, routing.forwarder
@@ -184,7 +187,9 @@ def door_numbers(
     )
 
 
-def progress_methods(node: ClientsNode, clients: ClientMethods) -> ProgressMethods:
+def progress_methods(
+    node: ClientsNode, clients: ClientMethods, pop_offsets: PopOffsets
+) -> ProgressMethods:
     """How far groups are."""
     return ProgressMethods(
         node.store,
@@ -193,6 +198,7 @@ def progress_methods(node: ClientsNode, clients: ClientMethods) -> ProgressMetho
         node.turns,
         clients.table,
         node.broker_name,
+        pop_offsets.setting,
     )
 
 

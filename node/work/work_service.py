@@ -436,6 +436,17 @@ class WorkService:
         await asyncio.to_thread(self._store.groups.set_policy, group, policy, now_ms)
         await term.role.confirm_table(GROUPS)
 
+    async def begin_again(self, group: str) -> None:
+        """The group's committed offsets were set: it begins again there, with what is between them
+        and where it was. Raises RequestRefusedError (OUTCOME_UNKNOWN)."""
+        term = await self.ready()
+        if not await term.begin_again(group):
+            raise RequestRefusedError(
+                common_pb2.OUTCOME_UNKNOWN,
+                f"the offsets of group {quoted(group)} are set, but it may continue where it was: "
+                "set them again",
+            )
+
     async def group_deleted(self, group: str) -> None:
         """The group was taken out of the table: return when the log has forgotten what it has done.
         Raises RequestRefusedError (OUTCOME_UNKNOWN)."""

@@ -294,6 +294,15 @@ class WorkTerm:
             await asyncio.sleep(STEP_S)
         return False
 
+    async def begin_again(self, group: str) -> bool:
+        """What the group has done is forgotten, in the log too: it begins at its committed offsets.
+        False if that takes long."""
+        self.check()
+        logger.info("group %s begins again at its committed offsets", group)
+        self._forget(group)
+        self.writer.deleted(group)
+        return await self.forget_deleted(group)
+
     def look_at_tables(self) -> None:
         """Groups may have been deleted, or have another policy; topics may have more queues. Of a
         term that is `ready`."""

@@ -9,7 +9,8 @@ too. Members are told besides: what they have in memory would be committed over 
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Final
 
@@ -44,8 +45,13 @@ MAX_ROWS: Final = 65_536
 NO_SUCH_GROUP: Final = 26
 
 
+def _plainly(_group: str) -> AbstractAsyncContextManager[None]:
+    return nullcontext()
+
+
 class ProgressMethods:
-    """See the module. `broker_name` as clients know it."""
+    """See the module. `broker_name` as clients know it; `setting` is a context in which the offsets
+    of a group are set."""
 
     def __init__(
         self,
@@ -55,8 +61,10 @@ class ProgressMethods:
         turns: ReadTurns,
         clients: ClientTable[Connection],
         broker_name: str,
+        setting: Callable[[str], AbstractAsyncContextManager[None]] = _plainly,
     ) -> None:
         self._store = store
+        self._setting = setting
         self._current = current
         self._groups = groups
         self._turns = turns
@@ -122,7 +130,8 @@ class ProgressMethods:
         call.caller.require(Right.READ, (topic,))
         await self._current.leads()
         offsets = await self._turns.run(call.caller, partial(self._targets, group, fields))
-        await self._commit(group, topic, offsets, call.caller)
+        async with self._setting(group):
+            await self._commit(group, topic, offsets, call.caller)
         for each in self._clients.members(group):
             if not each.connection.closed:
                 each.connection.push(

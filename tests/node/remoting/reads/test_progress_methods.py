@@ -1,0 +1,125 @@
+"""How far a group is (208), and where it is set to (222), as mqadmin asks a node."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from fakes.popping_node import BROKER, GROUP, TOPIC, Popper, connected, popping_node
+from tandemlog_server.rocketmq.wire.remoting import Command
+from tandemlog_server.storage.metadata.topics import TopicConfig
+
+STATS, RESET, RESET_CLIENT = 208, 222, 220
+NO_TOPIC, NO_GROUP = 17, 26
+
+
+@pytest.fixture
+async def popper(tmp_path: Path) -> AsyncIterator[Popper]:
+    async with popping_node(tmp_path / "n0") as node, connected(node) as popper:
+        yield popper
+
+
+def commit(popper: Popper, offset: int, queue_id: int = 0, topic: str = TOPIC) -> None:
+    popper.node.store.consumer_offsets.commit(GROUP, topic, queue_id, offset)
+
+
+async def reset(popper: Popper, **fields: object) -> Command:
+    header = {"group": GROUP, "topic": TOPIC, "timestamp": -1, "isForce": "true"}
+    return await popper.ask(RESET, **{**header, **fields})
+
+
+def row(queue_id: int, end: int, consumed: int, topic: str = TOPIC) -> bytes:
+    """A queue of the table, up to the time of what was consumed last."""
+    key = f'{{"brokerName":"{BROKER}","queueId":{queue_id},"topic":"{topic}"}}'
+    return f'{key}:{{"brokerOffset":{end},"consumerOffset":{consumed},"lastTimestamp":'.encode()
+
+
+async def test_each_queue_has_its_end_and_the_offset_of_the_group(popper: Popper) -> None:
+    await popper.put(b"a", b"b", b"c")
+    commit(popper, 2)
+    answer = await popper.ask(STATS, consumerGroup=GROUP, topic=TOPIC)
+    assert answer.code == 0
+    body = answer.body.replace(b" ", b"")
+    assert row(0, 3, 2) in body
+    assert all(row(each, 0, 0) in body for each in (1, 2, 3))
+    stored_ms = popper.node.store.reader.time_at(TOPIC, 0, 1)
+    assert row(0, 3, 2) + str(stored_ms).encode() in body
+
+
+async def test_all_topics_with_offsets_are_told_if_none_is_named(popper: Popper) -> None:
+    popper.node.store.create_topic(TopicConfig("other", 1, 1))
+    commit(popper, 0)
+    commit(popper, 0, topic="other")
+    body = (await popper.ask(STATS, consumerGroup=GROUP)).body.replace(b" ", b"")
+    assert row(0, 0, 0) in body
+    assert row(0, 0, 0, "other") in body
+    # a member that has left the other topic holds up nothing there
+    await popper.heartbeat()
+    body = (await popper.ask(STATS, consumerGroup=GROUP)).body.replace(b" ", b"")
+    assert b'"other"' not in body
+
+
+async def test_a_group_that_nothing_is_known_of_has_an_empty_table(popper: Popper) -> None:
+    answer = await popper.ask(STATS, consumerGroup=GROUP)
+    assert json.loads(answer.body)["offsetTable"] == {}
+    assert (await popper.ask(STATS, consumerGroup="no group!")).code != 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ({"timestamp": -1}, {0: 3, 1: 0, 2: 0, 3: 0}),
+        ({"timestamp": 0}, {0: 0, 1: 0, 2: 0, 3: 0}),
+        ({"queueId": 0, "offset": 2}, {0: 2}),
+        ({"queueId": 1}, {1: 0}),
+        ({"timestamp": 1 << 50}, {0: 3, 1: 0, 2: 0, 3: 0}),
+    ],
+)
+async def test_offsets_are_set_by_time_or_by_number(
+    popper: Popper, fields: dict[str, object], found: dict[int, int]
+) -> None:
+    await popper.put(b"a", b"b", b"c")
+    commit(popper, 1)
+    answer = await reset(popper, **fields)
+    assert answer.code == 0, answer.remark
+    offsets = popper.node.store.consumer_offsets.of_pair(TOPIC, GROUP)
+    assert {each: offsets[each] for each in found} == found
+    for queue_id, offset in found.items():
+        key = f'{{"brokerName":"{BROKER}","queueId":{queue_id},"topic":"{TOPIC}"}}:{offset}'
+        assert key.encode() in answer.body.replace(b" ", b"")
+
+
+async def test_members_are_told_to_go_there(popper: Popper) -> None:
+    await popper.put(b"a", b"b")
+    commit(popper, 0)
+    await popper.heartbeat()
+    pushed: list[Command] = []
+    exchanged = popper.link._commands.feed
+
+    def feed(data: bytes) -> list[Command]:
+        found = list(exchanged(data))
+        pushed.extend(each for each in found if not each.is_response)
+        return found
+
+    popper.link._commands.feed = feed  # type: ignore[method-assign,assignment]
+    assert (await reset(popper)).code == 0
+    [told] = [each for each in pushed if each.code == RESET_CLIENT]
+    assert (told.fields["group"], told.fields["topic"]) == (GROUP, TOPIC)
+    assert b":2" in told.body.replace(b" ", b"")
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"topic": "none"}, NO_TOPIC),
+        ({"group": "none"}, NO_GROUP),
+        ({"queueId": 4}, 13),
+        ({"timestamp": "soon"}, 13),
+    ],
+)
+async def test_what_cannot_be_set_is_refused(
+    popper: Popper, fields: dict[str, object], code: int
+) -> None:
+    commit(popper, 0)
+    assert (await reset(popper, **fields)).code == code

@@ -27,6 +27,7 @@ from .cluster_membership import ClusterMembership
 from .groups.group_coordinator import GroupCoordinator
 from .http.health import Health
 from .http.node_numbers import NodeCounters, NodeNumbers
+from .messaging.messaging_server import MessagingServer
 from .process.log_setup import set_level
 from .process.machine import Machine
 from .process.machine_bounds import byte_bound, connection_bounds, open_files
@@ -44,7 +45,8 @@ from .puts.confirm_waiters import ConfirmWaiters
 from .puts.delay_service import DelayService
 from .puts.put_pump import PumpLimits, PutPump
 from .remoting.door.remoting_server import RemotingServer
-from .rocketmq_clients import ClientsNode, started_clients
+from .rocketmq_clients import ClientsNode, joint_sends, started_clients, topic_creation
+from .rocketmq_messaging import started_messaging
 from .roles.following_roles import Takeover
 from .roles.rocketmq_serving import RocketmqServing
 from .roles.role import NodeRole
@@ -97,7 +99,7 @@ class Node:
     group_members: GroupService
     server: GrpcServer
     data: DataServer
-    rocketmq: tuple[RemotingServer, ...] = ()
+    rocketmq: tuple[RemotingServer | MessagingServer, ...] = ()
 
     def __init__(
         self, config: NodeConfig, machine: Machine | None = None, *, path: Path | None = None
@@ -251,7 +253,7 @@ class Node:
             recall=self._recall,
         )
         self._start_data(broker)
-        self._start_rocketmq(members)
+        await self._start_rocketmq(members)
         self.server = GrpcServer(
             broker,
             AdminService(
@@ -306,8 +308,10 @@ class Node:
         stops = [each.stop(STOP_GRACE_S) for each in self.rocketmq]
         await asyncio.gather(self.server.stop(STOP_GRACE_S), self.data.stop(STOP_GRACE_S), *stops)
 
-    def _start_rocketmq(self, members: GroupService) -> None:
+    async def _start_rocketmq(self, members: GroupService) -> None:
         """Raises ListenError."""
+        if not self.config.rocketmq_clients.on:
+            return
         node = ClientsNode(
             self.config,
             self.endpoints,
@@ -328,7 +332,11 @@ class Node:
             self.transactions,
             members,
         )
-        self.rocketmq = started_clients(node, connections=self._bounds.data)
+        topics, joint = topic_creation(node), joint_sends(node)
+        self._undo.callback(joint.close)
+        self.rocketmq = started_clients(node, topics, joint, connections=self._bounds.data)
+        messaging = await started_messaging(node, topics, joint, connections=self._bounds.grpc)
+        self.rocketmq = (*self.rocketmq, *messaging)
 
     def _start_data(self, broker: BrokerService) -> None:
         """Raises ListenError for an address that was chosen by hand."""

@@ -119,11 +119,14 @@ class Methods(Protocol):
         """By request code."""
 
 
-def started_clients(node: ClientsNode, *, connections: int) -> tuple[RemotingServer, ...]:
-    """The server, listening; none if the node has no such port. Raises ListenError."""
+def started_clients(
+    node: ClientsNode, topics: TopicCreation, joint: JointSends, *, connections: int
+) -> tuple[RemotingServer, ...]:
+    """The server, listening; none if the node has no such port. `topics` and `joint` are those of
+    both doors. Raises ListenError."""
     if not node.endpoints.rocketmq:
         return ()
-    routing = routing_of(node)
+    routing = routing_of(node, topics)
     modes = RequestModes(node.store.groups)
     clients = ClientMethods(
         node.store, node.terms, node.work.kinds, routing.topics, time.monotonic, pops=modes.pops
@@ -131,7 +134,6 @@ def started_clients(node: ClientsNode, *, connections: int) -> tuple[RemotingSer
     pop_offsets = PopOffsets(node.store, node.work, node.group_service, modes)
     locks = LockMethods(node.store, node.terms, time.monotonic)
     read = _reads(node, routing, clients, modes)
-    joint = joint_sends(node)
     parts: list[Methods] = [
         read.pulls,
         read.offsets,
@@ -223,10 +225,21 @@ class Routing:
     forwarder: Forwarder
 
 
-def routing_of(node: ClientsNode) -> Routing:
+def broker_names(node: ClientsNode) -> BrokerNames:
+    """As clients see them."""
+    return BrokerNames(node.config.rocketmq_clients.cluster_name, node.broker_name)
+
+
+def topic_creation(node: ClientsNode) -> TopicCreation:
+    """The topics that clients may make."""
+    names, section = broker_names(node), node.config.rocketmq_clients
+    own = broker_topics(names.cluster, names.broker, queues=section.auto_create_queues)
+    return TopicCreation(node.store, node.terms, own, auto_create=section.auto_create_topics)
+
+
+def routing_of(node: ClientsNode, topics: TopicCreation) -> Routing:
     """Where the nodes are, which topics there are, and how a request reaches the master."""
-    section = node.config.rocketmq_clients
-    names = BrokerNames(section.cluster_name, node.broker_name)
+    names = broker_names(node)
     nodes = ClusterNodes(
         names,
         node.terms,
@@ -243,8 +256,6 @@ def routing_of(node: ClientsNode) -> Routing:
     forwarder = Forwarder(
         nodes, repeated, new_link=lambda address: MasterLink(address, links.context)
     )
-    own = broker_topics(names.cluster, names.broker, queues=section.auto_create_queues)
-    topics = TopicCreation(node.store, node.terms, own, auto_create=section.auto_create_topics)
     return Routing(nodes, topics, forwarder)
 
 

@@ -34,10 +34,19 @@ MOST_KEPT: Final = 1_024
 """Endpoints whose doors are remembered."""
 
 
+DoorOf = Callable[[common_pb2.NodeStatus], str]
+"""Where clients of one kind reach a node; empty if nowhere."""
+
+
+def classic_door(row: common_pb2.NodeStatus) -> str:
+    """The port of clients that speak remoting."""
+    return row.rocketmq_endpoint
+
+
 class ClusterNodes:
     """See the module. `members` gives the rows; `founders` are ids of nodes that belong to the
     cluster whether they have been seen or not; `address` is this node's, as clients are told.
-    Belongs to the loop, whose clock is `now`."""
+    `door_of` says which door. Belongs to the loop, whose clock is `now`."""
 
     def __init__(
         self,
@@ -49,6 +58,7 @@ class ClusterNodes:
         address: str,
         founders: Iterable[str] = (),
         now: Callable[[], float],
+        door_of: DoorOf = classic_door,
     ) -> None:
         self.names = names
         self.address = address
@@ -57,6 +67,7 @@ class ClusterNodes:
         self._node_id = node_id
         self._founders = frozenset(founders)
         self._now = now
+        self._door_of = door_of
         self._doors: dict[str, str] = {}
         self._up: dict[str, tuple[float, str]] = {}  # slaves by name: seen when, and their doors
         self._looked_at = float("-inf")
@@ -71,7 +82,7 @@ class ClusterNodes:
         """host:port of the door of another node that leads; empty if none is known."""
         for row in self._look():
             if row.role == common_pb2.MASTER and row.node_id != self._node_id:
-                return row.rocketmq_endpoint or self._doors.get(row.endpoint, "")
+                return self._door_of(row) or self._doors.get(row.endpoint, "")
         return ""
 
     def placement(self) -> Placement:
@@ -96,7 +107,7 @@ class ClusterNodes:
             row = rows.get(name)
             seen_at, door = self._up.get(name, (float("-inf"), ""))
             if row is not None:
-                door = row.rocketmq_endpoint or self._doors.get(row.endpoint, "") or door
+                door = self._door_of(row) or self._doors.get(row.endpoint, "") or door
             nodes.append(
                 RouteNode(
                     number,
@@ -114,8 +125,8 @@ class ClusterNodes:
             self._rows = self._members()
             self._looked_at, self._looked_in = now, role
             for row in self._rows:
-                if row.endpoint and row.rocketmq_endpoint:
-                    self._doors[row.endpoint] = row.rocketmq_endpoint
+                if row.endpoint and self._door_of(row):
+                    self._doors[row.endpoint] = self._door_of(row)
                 self._see(row, now)
             while len(self._doors) > MOST_KEPT:
                 del self._doors[next(iter(self._doors))]
@@ -127,5 +138,5 @@ class ClusterNodes:
         if row.role == common_pb2.MASTER:
             self._up.pop(row.node_id, None)
         elif row.state != UNREACHABLE:
-            door = row.rocketmq_endpoint or self._doors.get(row.endpoint, "")
+            door = self._door_of(row) or self._doors.get(row.endpoint, "")
             self._up[row.node_id] = (now, door)

@@ -1,0 +1,180 @@
+"""A send that comes again: what its first copy has stored, and the answer to it.
+
+    message id ─▶ sent in the last KEPT sends of this node   ─▶ the answer of that send
+               ─▶ handed on a second time, or this node has led for less than YOUNG_S:
+                    UNIQ_KEY in the index of its topic, or of the topic where it waits, with the
+                    same body ─▶ the answer once that is confirmed
+               ─▶ neither: it is stored now
+
+A client makes a new id for each send, and keeps it when it tries again: so, other than of classic
+clients, a message with the id and the body of a stored one is that one. What the index does not
+have is not in the log, once the log as it is now is confirmed and dispatched.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tandemlog.format.constants import HALF_TOPIC, TIMER_TOPIC, TRANSACTION
+from tandemlog.format.record.record import Record, decode_record
+from tandemlog.rocketmq_v2 import messaging_pb2 as v2
+from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog_server.rocketmq.messaging.refusals import put_status
+from tandemlog_server.storage.message_store import MessageStore
+
+from ..error_status import RequestRefusedError
+from ..pulls.dispatch_wait import DispatchWait
+from ..puts.confirm_waiters import ConfirmWaiters
+from ..puts.own_confirmation import require_confirmed
+from ..roles.role import CurrentRole
+
+KEPT: Final = 50_000
+YOUNG_S: Final = 10.0
+LOOK_BACK_MS: Final = 600_000
+"""Of store times; clocks of two nodes may differ by minutes."""
+_WHAT: Final = "the message"
+
+
+@dataclass(slots=True)
+class Copy:
+    """A stored message: `end_offset` is that of its record, `status` a PutStatus."""
+
+    end_offset: int
+    queue_offset: int
+    status: int = broker_pb2.PUT_OK
+    transaction_id: str = ""
+    recall_handle: str = ""
+
+    def entry(self, message_id: str) -> v2.SendResultEntry:
+        return v2.SendResultEntry(
+            status=put_status(self.status),
+            message_id=message_id,
+            transaction_id=self.transaction_id,
+            offset=self.queue_offset,
+            recall_handle=self.recall_handle,
+        )
+
+
+HandleOf = Callable[[Record], str]
+"""The recall handle of a record that waits."""
+
+
+class FirstCopies:
+    """See the module. Belongs to the loop."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        current: CurrentRole,
+        waiters: ConfirmWaiters,
+        timeout_s: Callable[[], float],
+        handle_of: HandleOf,
+        kept: int = KEPT,
+    ) -> None:
+        self._store = store
+        self._current = current
+        self._waiters = waiters
+        self._timeout_s = timeout_s
+        self._handle_of = handle_of
+        self._kept = kept
+        self._dispatch = DispatchWait(store)
+        self._loop = asyncio.get_running_loop()
+        self._sends: OrderedDict[tuple[str, str], asyncio.Future[Copy]] = OrderedDict()
+        self._term: int | None = None
+        self._since = 0.0
+
+    async def once(
+        self,
+        topic: str,
+        message_id: str,
+        body: bytes,
+        store: Callable[[], Awaitable[Copy]],
+        *,
+        repeated: bool,
+    ) -> Copy:
+        """What is stored of the message, by an earlier send or by `store`. Raises what `store`
+        raises, and RequestRefusedError (OUTCOME_UNKNOWN)."""
+        self._look_at_term()
+        key = (topic, message_id)
+        known = self._sends.get(key)
+        if known is not None:
+            return await self._confirmed(await asyncio.shield(known))
+        sending: asyncio.Future[Copy] = self._loop.create_future()
+        self._sends[key] = sending
+        try:
+            copy = None
+            if repeated or self._loop.time() - self._since < YOUNG_S:
+                copy = await self._found(topic, message_id, body)
+            copy = copy or await store()
+        except BaseException as problem:
+            # nothing is known to be stored: the next attempt begins anew
+            if self._sends.get(key) is sending:
+                del self._sends[key]
+            if isinstance(problem, Exception):
+                sending.set_exception(problem)
+                sending.exception()  # others may wait for it, and perhaps nobody does
+            else:
+                sending.cancel()
+            raise
+        sending.set_result(copy)
+        while len(self._sends) > self._kept:
+            self._sends.popitem(last=False)
+        return copy
+
+    def _look_at_term(self) -> None:
+        """What an earlier term has stored may have been cut."""
+        term = self._current.role.epoch()
+        if term != self._term:
+            self._term, self._since = term, self._loop.time()
+            self._sends.clear()
+
+    async def _confirmed(self, copy: Copy) -> Copy:
+        if copy.status == broker_pb2.PUT_OK:
+            return copy
+        epoch = self._current.role.epoch()
+        await require_confirmed(self._waiters, copy.end_offset, epoch, self._timeout_s(), _WHAT)
+        copy.status = broker_pb2.PUT_OK
+        return copy
+
+    async def _found(self, topic: str, message_id: str, body: bytes) -> Copy | None:
+        epoch = self._current.role.epoch()
+        if epoch is None:
+            return None
+        await self._all_known(epoch)
+        record = await asyncio.to_thread(self._find, topic, message_id, body)
+        if record is None:
+            return None
+        end = record.physical_offset + record.size
+        await require_confirmed(self._waiters, end, epoch, self._timeout_s(), _WHAT)
+        return Copy(
+            end,
+            record.queue_offset,
+            transaction_id=record.properties.get(TRANSACTION, ""),
+            recall_handle=self._handle_of(record) if record.topic == TIMER_TOPIC else "",
+        )
+
+    async def _all_known(self, epoch: int) -> None:
+        end = self._store.log.wrote.value
+        if self._store.reputed.value >= end:
+            return
+        what = "what may be the first copy of this message"
+        await require_confirmed(self._waiters, end, epoch, self._timeout_s(), what)
+        await self._dispatch.reach(end)
+        if self._store.reputed.value < end:
+            raise RequestRefusedError(
+                common_pb2.OUTCOME_UNKNOWN,
+                f"the log is dispatched up to {self._store.reputed.value}, and a first copy of the "
+                f"message may lie before {end}: look for it before it is sent again",
+            )
+
+    def _find(self, topic: str, message_id: str, body: bytes) -> Record | None:
+        since = max(self._store.clock.now_ms() - LOOK_BACK_MS, 0)
+        for each in (topic, TIMER_TOPIC, HALF_TOPIC):
+            found = self._store.reader.query_key(each, message_id, begin_timestamp=since)
+            for data in found.records:
+                record = decode_record(data)
+                if record.uniq_key == message_id and record.body == body:
+                    return record
+        return None

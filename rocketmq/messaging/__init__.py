@@ -1,0 +1,1 @@
+"""What clients of RocketMQ's 5.x API say, and what they are told: pure, without a connection."""

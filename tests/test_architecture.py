@@ -95,7 +95,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "rocketmq": (
         ("__init__", "wire"),
         ("clients", "serve"),
-        ("follow",),
+        ("follow", "messaging"),
     ),
     "node": (
         ("__init__", "private_files"),
@@ -106,8 +106,9 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("groups", "puts", "transactions"),
         ("preflight", "services"),
         ("http", "remoting"),
-        ("cluster_membership",),
+        ("cluster_membership", "messaging"),
         ("rocketmq_clients",),
+        ("rocketmq_messaging",),
         ("node",),
         ("run",),
     ),
@@ -205,6 +206,7 @@ PURE = (
     "ha/protocol/chunk_codec.py",
     "ha/protocol/frames.py",
     "ha/protocol/handshake.py",
+    "node/messaging/client_sessions.py",
     "rocketmq/clients/client_table.py",
     "rocketmq/clients/queue_locks.py",
     "rocketmq/clients/routes.py",

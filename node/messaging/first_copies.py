@@ -109,12 +109,12 @@ class FirstCopies:
                 copy = await self._found(topic, message_id, body)
             copy = copy or await store()
         except BaseException as problem:
-            # nothing is known to be stored: the next attempt begins anew
+            # nothing is known to be stored: the next attempt is as the first one
             if self._sends.get(key) is sending:
                 del self._sends[key]
             if isinstance(problem, Exception):
                 sending.set_exception(problem)
-                sending.exception()  # others may wait for it, and perhaps nobody does
+                sending.exception()  # others may wait for it, and perhaps no call does
             else:
                 sending.cancel()
             raise

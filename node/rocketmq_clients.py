@@ -129,8 +129,9 @@ def started_clients(
     routing = routing_of(node, topics)
     modes = RequestModes(node.store.groups)
     clients = ClientMethods(
-        node.store, node.terms, node.work.kinds, routing.topics, time.monotonic, pops=modes.pops
-    )
+        node.store, node.terms, node.work.kinds, routing.topics, time.monotonic,
+        turns=node.turns, pops=modes.pops,
+    )  # fmt: skip
     pop_offsets = PopOffsets(node.store, node.work, node.group_service, modes)
     locks = LockMethods(node.store, node.terms, time.monotonic)
     read = _reads(node, routing, clients, modes)
@@ -267,7 +268,7 @@ def routing_methods(node: ClientsNode, routing: Routing) -> list[Methods]:
         await node.group_service.delete(admin_pb2.DeleteGroupRequest(group=name))
 
     return [
-        RouteMethods(store, nodes, topics, routing.forwarder),
+        RouteMethods(store, nodes, topics, routing.forwarder, node.turns),
         TopicMethods(store, nodes, topics, node.turns),
         BrokerMethods(
             store,

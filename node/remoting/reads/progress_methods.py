@@ -135,10 +135,11 @@ class ProgressMethods:
         call.caller.require(Right.READ, (topic,))
         await self._current.leads()
         offsets = await self._turns.run(call.caller, partial(self._targets, group, fields))
-        async with self._setting(group):
-            await self._commit(group, topic, offsets, call.caller)
+        # before the commit: a member that is not told of it would commit over it
         make = partial(self._bodies, topic, offsets)
         bodies = await self._turns.run(call.caller, make, size_of=lambda made: len(made[JAVA]))
+        async with self._setting(group):
+            await self._commit(group, topic, offsets, call.caller)
         for each in self._clients.members(group):
             if not each.connection.closed:
                 each.connection.push(

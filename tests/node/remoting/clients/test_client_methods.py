@@ -13,7 +13,7 @@ from tandemlog_server.node.access.caller import Caller
 from tandemlog_server.node.error_status import RequestRefusedError, not_sure
 from tandemlog_server.node.pulls.group_kind import GroupKinds, MemberKind
 from tandemlog_server.node.pulls.read_turns import ReadTurns
-from tandemlog_server.node.remoting.clients.client_methods import ClientMethods
+from tandemlog_server.node.remoting.clients.client_methods import TOLD_AT_ONCE, ClientMethods
 from tandemlog_server.node.remoting.clients.lock_methods import LockMethods
 from tandemlog_server.node.remoting.cluster.topic_creation import TopicCreation
 from tandemlog_server.node.remoting.door.remoting_call import RemotingCall, RemotingRefusedError
@@ -164,6 +164,27 @@ async def test_members_hear_of_each_other_and_get_one_list() -> None:
     one.close()
     with pytest.raises(RemotingRefusedError, match="no client consumes"):
         await node.ask(38, one, consumerGroup="g")
+
+
+async def test_news_for_very_many_is_told_in_turns() -> None:
+    """40 clients with the same 40 groups: the last one is news for 1,600 of them."""
+    node = Node()
+    groups = [f"g{number}" for number in range(40)]
+    links = [Link(str(number)) for number in range(40)]
+    for number, link in enumerate(links):
+        await node.beat(link, f"c{number}", *groups)
+    node.clients._untold.clear()
+    for link in links:
+        link.pushed.clear()
+    links[0].close()
+    others = links[1:]
+    assert sum(len(link.pushed) for link in others) == TOLD_AT_ONCE < len(others) * len(groups)
+    running = asyncio.create_task(node.clients.run())
+    for _ in range(200):
+        await asyncio.sleep(0)
+    for link in others:
+        assert {fields["consumerGroup"] for _, fields, _ in link.pushed} == set(groups)
+    running.cancel()
 
 
 async def test_a_member_leaves() -> None:

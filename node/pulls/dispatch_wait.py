@@ -31,10 +31,14 @@ class DispatchWait:
         # where the log ended when this node began to serve
         self._begin = store.log.wrote.value
 
+    def is_caught_up(self) -> bool:
+        """Whether `caught_up` would not wait."""
+        return self._store.reputed.value >= self._begin
+
     async def caught_up(self) -> None:
         """After a crash: wait until what was in the log then, and is confirmed, is in queues. No
         client may see a queue shorter than it was."""
-        if self._store.reputed.value < self._begin:
+        if not self.is_caught_up():
             await self.reach(min(self._begin, self._store.confirmed.value))
 
     async def ends_known(self) -> None:

@@ -4,7 +4,9 @@
                  ▲            │ every queue ends where it was asked for
                  '── a queue has more ◀── wait
 
-Every door that clients pull by has its own requests and answers, and this one reader.
+Every door that clients pull by has its own requests and answers, and this one reader. A few
+messages of one queue that are in memory are read in the loop (`read_now`): a turn in a thread costs
+more than they do.
 
 One round reads the positions in the order of the request until the response is full. Without a wait
 that is one get of each queue, with RocketMQ's status and next offset. A long poll whose filter
@@ -179,10 +181,43 @@ class QueueReads:
         self._interrupts += 1
         self._long_polling.wake_all()
 
+    def read_now(self, wanted: Wanted, caller: Caller, encode: Encode[Made]) -> Made | None:
+        """The same as `read`, if that is a few messages of one queue which are in memory: then a
+        thread would cost more than the reading. None if `read` has to be asked. Belongs to the
+        loop. Raises as `read`."""
+        if len(wanted.places) != 1 or wanted.narrow or not wanted.max_messages:
+            return None
+        room = min(wanted.max_bytes or self.limits.max_bytes, self.limits.max_bytes)
+        if not self._turns.may_read_now(caller, room):
+            return None
+        began = asyncio.get_running_loop().time()
+        log_term = self._log_term()  # before the read, as in `_round`
+        place = wanted.places[0]
+        self._check(place.topic, place.queue_id)
+        result = self._store.get_in_memory(
+            place.topic, place.queue_id, place.queue_offset, wanted.max_messages, room
+        )
+        if result is None:
+            return None
+        reading = Reading(*log_term, filtered=False, on_slave=self._on_slave())
+        reading.queues.append(QueueRead(0, result, result.next_offset, beyond=False))
+        reading.far_behind = result.behind > self.limits.far_behind_bytes
+        answer, size = encode(reading)
+        self._turns.release(caller)
+        self._turns.hold(caller, size)
+        self.latency.record(max(0.0, asyncio.get_running_loop().time() - began))
+        if self._groups is not None:
+            messages, record_bytes = len(result.sizes), len(result.records)
+            self._groups.pulled(wanted.group, caller.peer, messages, record_bytes)
+        return answer
+
     async def read(self, wanted: Wanted, caller: Caller, encode: Encode[Made]) -> Made:
         """What `encode` makes of the reading that answers `wanted`. Raises RequestRefusedError for
         what cannot be asked, and for what the node has no room for now, FilterError for a filter
         that cannot be understood."""
+        answer = self.read_now(wanted, caller, encode)
+        if answer is not None:
+            return answer
         room = min(wanted.max_bytes or self.limits.max_bytes, self.limits.max_bytes)
         pull = _Pull(wanted, encode, room)
         loop = asyncio.get_running_loop()

@@ -96,12 +96,21 @@ class ReadTurns:
             raise RequestRefusedError(common_pb2.SHUTTING_DOWN, "the node is stopping") from None
         try:
             answer = await asyncio.wrap_future(running)
-            made_bytes = COPIES * size_of(answer) if size_of is not None else 0
-            if made_bytes >= SMALL_BYTES:
-                self._hold(caller, made_bytes)
+            if size_of is not None:
+                self.hold(caller, size_of(answer))
             return answer
         finally:
             self._end_when_done(running, caller, room)
+
+    def may_read_now(self, caller: Caller, room: int) -> bool:
+        """Whether a read that needs no thread may be done in the loop: its caller would not wait
+        for its turn."""
+        return not self._waiting and self._may_begin(caller, room * COPIES)
+
+    def hold(self, caller: Caller, size: int) -> None:
+        """An answer of so many bytes is held by `caller` until `release`."""
+        if (made_bytes := COPIES * size) >= SMALL_BYTES:
+            self._hold(caller, made_bytes)
 
     def release(self, caller: Caller) -> None:
         """What `caller` held is sent, or thrown away."""

@@ -30,9 +30,9 @@ class AckStats:
         self.seconds = seconds if seconds is not None else LatencyHistogram()
         self.confirm_seconds = LatencyHistogram()
 
-    def record(self, status: int, seconds: float, messages: int = 1) -> None:
-        """One answer with a PutStatus, `seconds` after its request of `messages` came in."""
+    def record(self, status: int, seconds: float, messages: int = 1, requests: int = 1) -> None:
+        """Answers with a PutStatus, `seconds` after their requests of `messages` came in."""
         result = _RESULTS.get(status, REFUSED)
-        self.results[result] += 1
+        self.results[result] += requests
         if result == OK:
             self.seconds.record(seconds, messages)

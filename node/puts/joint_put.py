@@ -14,6 +14,7 @@ its requests are appended one by one (`parts`).
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -42,11 +43,10 @@ class Stored(NamedTuple):
     queue_offset: int
 
 
-class SendPut:
-    """One request: framed records for one queue. `answer` gets a Stored, or the refusal."""
+class Send(ABC):
+    """One request: framed records for one queue."""
 
     __slots__ = (
-        "answer",
         "byte_size",
         "caller",
         "durability",
@@ -65,11 +65,9 @@ class SendPut:
         queue_id: int,
         records: Sequence[bytes],
         caller: Caller,
-        answer: asyncio.Future[Stored],
         received_at: float,
-        *,
-        durability: int = broker_pb2.CLUSTER,
-        share: str = "",
+        durability: int,
+        share: str,
     ) -> None:
         """`share`: whose bound the records count for, if they wait in the store; only requests of
         one share are joined. `received_at` in the loop's time."""
@@ -78,17 +76,55 @@ class SendPut:
         self.records = records
         self.byte_size = len(records[0]) if len(records) == 1 else sum(map(len, records))
         self.caller = caller
-        self.answer = answer
         self.received_at = received_at
         self.durability = durability
         self.share = share
         self.log_offsets: list[int] = []
         self.queue_offset = -1
 
+    @abstractmethod
+    def answer_with(self, stored: Stored) -> None:
+        """It is stored. Nothing happens if it is over."""
+
+    @abstractmethod
     def refuse(self, problem: Exception) -> None:
-        """Nothing of it is stored."""
+        """Nothing of it is stored. Nothing happens if it is over."""
+
+    @abstractmethod
+    def is_unwanted(self) -> bool:
+        """Whether no one waits for what becomes of it; then it ends with this question."""
+
+
+class SendPut(Send):
+    """A Send whose `answer` gets a Stored, or the refusal."""
+
+    __slots__ = ("answer",)
+
+    def __init__(
+        self,
+        topic: str,
+        queue_id: int,
+        records: Sequence[bytes],
+        caller: Caller,
+        answer: asyncio.Future[Stored],
+        received_at: float,
+        *,
+        durability: int = broker_pb2.CLUSTER,
+        share: str = "",
+    ) -> None:
+        super().__init__(topic, queue_id, records, caller, received_at, durability, share)
+        self.answer = answer
+
+    def answer_with(self, stored: Stored) -> None:
+        if not self.answer.done():
+            self.answer.set_result(stored)
+
+    def refuse(self, problem: Exception) -> None:
         if not self.answer.done():
             self.answer.set_exception(problem)
+
+    def is_unwanted(self) -> bool:
+        return self.answer.done()
 
 
 class JointPut(Pending):
@@ -97,7 +133,7 @@ class JointPut(Pending):
     __slots__ = ("_current", "_entries", "_sends", "_stats", "_timeout_s", "confirm_deadline")
 
     def __init__(
-        self, sends: Sequence[SendPut], current: CurrentRole, stats: AckStats, timeout_s: float
+        self, sends: Sequence[Send], current: CurrentRole, stats: AckStats, timeout_s: float
     ) -> None:
         super().__init__(sum([send.byte_size for send in sends]))
         self._sends = sends
@@ -175,34 +211,50 @@ class JointPut(Pending):
         )
 
     def _refuse(self, problem: RequestRefusedError, status: int) -> None:
-        now = asyncio.get_running_loop().time()
+        self._count(status)
         for send in self._sends:
-            self._stats.record(status, now - send.received_at, len(send.records))
             send.refuse(problem)
 
     def _answer(self, status: int) -> None:
-        now = asyncio.get_running_loop().time()
+        self._count(status)
         for send in self._sends:
-            self._stats.record(status, now - send.received_at, len(send.records))
-            if not send.answer.done():
-                send.answer.set_result(Stored(status, send.log_offsets, send.queue_offset))
+            send.answer_with(Stored(status, send.log_offsets, send.queue_offset))
+
+    def _count(self, status: int) -> None:
+        """Together for those that came together."""
+        now = asyncio.get_running_loop().time()
+        came_at, requests, messages = self._sends[0].received_at, 0, 0
+        for send in self._sends:
+            if send.received_at != came_at:
+                self._stats.record(status, now - came_at, messages, requests)
+                came_at, requests, messages = send.received_at, 0, 0
+            requests += 1
+            messages += len(send.records)
+        self._stats.record(status, now - came_at, messages, requests)
 
     def _find_places(self) -> None:
         """Log offset of each record, and queue offset of each request's first."""
         assert self.result is not None
-        records = [(send, size) for send in self._sends for size in map(len, send.records)]
-        for segment in self.result.segments:
-            at, following = segment.physical_offset, segment.queue_offsets.tolist()
-            for row in range(segment.first_index, segment.first_index + segment.count):
-                (send, size), entry = records[row], self._entries[row]
+        segments = iter(self.result.segments)
+        at = extra = left = row = 0
+        following: list[int] = []
+        for send in self._sends:
+            for record in send.records:
+                while not left:
+                    segment = next(segments)
+                    at, extra, left = segment.physical_offset, segment.record_extra, segment.count
+                    following = segment.queue_offsets.tolist()
+                entry = self._entries[row]
                 if not send.log_offsets:
                     send.queue_offset = following[entry]
                 send.log_offsets.append(at)
                 following[entry] += 1
-                at += size + segment.record_extra
+                at += len(record) + extra
+                left -= 1
+                row += 1
 
 
-def joined(sends: Sequence[SendPut]) -> tuple[RecordBatch, list[int]]:
+def joined(sends: Sequence[Send]) -> tuple[RecordBatch, list[int]]:
     """The records of all requests in their order, as one batch; and the table entry of each."""
     table: dict[tuple[str, int], int] = {}
     entries: list[int] = []

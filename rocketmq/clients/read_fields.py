@@ -12,6 +12,7 @@ from tandemlog.format.words import quoted
 I32: Final = range(-(1 << 31), 1 << 31)
 I64: Final = range(-(1 << 63), 1 << 63)
 _MOST_DIGITS: Final = 20
+_SMALL: Final[Mapping[str, int]] = {str(number): number for number in range(1024)}
 
 Fields = Mapping[str, str]
 
@@ -27,6 +28,9 @@ def text(fields: Fields, name: str) -> str:
 def integer(fields: Fields, name: str, default: int | None = None, within: range = I64) -> int:
     """`default` where the field is missing or empty. Raises FormatError."""
     value = fields.get(name, "")
+    number = _SMALL.get(value)
+    if number is not None:  # nearly every number of a header; all of them are in every range
+        return number
     if not value:
         if default is None:
             raise FormatError(f"the header has no field {name}")

@@ -73,6 +73,14 @@ class FilePool:
         finally:
             self._release(path, entry)
 
+    def is_cached(self, path: str, position: int, size: int) -> bool:
+        """Whether `read` of these bytes would not wait for the disk."""
+        entry = self._acquire(path)
+        try:
+            return self.files.is_cached(entry[0], size, position)
+        finally:
+            self._release(path, entry)
+
     def write(self, path: str, position: int, data: Buffer) -> None:
         """Write all of `data` into an existing file; durable after `sync`. Raises FlushFailedError
         if too many files wait for an fsync, so that it had to come first, and it failed."""

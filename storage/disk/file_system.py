@@ -69,6 +69,11 @@ class FileSystem(Protocol):
         """Up to `size` bytes; fewer only at the end of the file."""
         ...
 
+    def is_cached(self, handle: int, size: int, offset: int) -> bool:
+        """Whether `pread` of these bytes would not wait for the disk; False if that is not
+        known."""
+        ...
+
     def pwrite(self, handle: int, data: Buffer, offset: int) -> None:
         """Write all of `data`; the file grows where needed."""
         ...

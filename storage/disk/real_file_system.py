@@ -29,6 +29,8 @@ from .spare_descriptors import SPARES
 NO_FILE = "it is not a regular file"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
+_NO_WAIT = getattr(os, "RWF_NOWAIT", 0)  # of Linux
+
 
 class RealFileSystem:
     """Linux."""
@@ -61,6 +63,14 @@ class RealFileSystem:
             pieces.append(data)
             have += len(data)
         return b"".join(pieces)
+
+    def is_cached(self, handle: int, size: int, offset: int) -> bool:
+        if not _NO_WAIT:
+            return False
+        try:
+            return os.preadv(handle, [bytearray(size)], offset, _NO_WAIT) == size
+        except OSError:  # it would wait, or this file system cannot tell
+            return False
 
     def pwrite(self, handle: int, data: Buffer, offset: int) -> None:
         if os.pwrite(handle, data, offset) != len(data):

@@ -8,7 +8,7 @@ readers already hold.
 import numpy as np
 from numpy.typing import NDArray
 
-from ..disk.mapped_file import MappedFile
+from ..disk.mapped_file import CHUNK, MappedFile
 from ..disk.mapped_file_queue import MappedFileQueue
 from ..errors import OffsetOutOfRangeError, StoreClosedError, UnreadableError
 from ..positions import Position
@@ -55,6 +55,23 @@ class LogReader:
         if file is None or offset + size > min(self._committed.value, file.end):
             raise self._out_of_range(offset)
         return self._view(file, offset, size)
+
+    def view_in_memory(self, offset: int, size: int) -> memoryview | None:
+        """As `view`, None where it would wait for the disk."""
+        file = self._mapped.find(offset)
+        committed = self._committed.value
+        if file is None or offset + size > min(committed, file.end):
+            raise self._out_of_range(offset)
+        position = offset - file.base
+        begin, end = position & -CHUNK, -(-(position + size) & -CHUNK)
+        try:
+            # a chunk that is full is remembered: then the next question costs nothing
+            full = end <= min(committed - file.base, file.size)
+            if (full and file.in_memory(begin, end - begin)) or file.in_memory(position, size):
+                return file.span(position, size)
+        except StoreClosedError:
+            raise self._out_of_range(offset) from None
+        return None
 
     def parts(self, base: int, begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> memoryview:
         """The file that begins at log offset `base`, to the end of the last of these stretches of

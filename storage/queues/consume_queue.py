@@ -135,6 +135,18 @@ class ConsumeQueue:
             size -= piece
         return np.frombuffer(b"".join(pieces), dtype=UNIT_DTYPE)
 
+    def is_cached(self, queue_offset: int, count: int) -> bool:
+        """Whether `read` of these units would not wait for the disk; False where they lie in two
+        files, or there is no such file."""
+        position, size = queue_offset * UNIT_SIZE, count * UNIT_SIZE
+        base = position - position % self.file_size
+        if position + size > base + self.file_size:
+            return False
+        try:
+            return self._disk.is_cached(self.file(base), position - base, size)
+        except OSError:
+            return False
+
     def cut(self, queue_offset: int) -> None:
         """Unit `queue_offset` and everything after it is gone, on disk too: zeros or no file."""
         position = queue_offset * UNIT_SIZE

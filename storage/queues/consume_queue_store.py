@@ -174,6 +174,10 @@ class ConsumeQueueStore:
         except CorruptStoreError as error:
             raise self._found_damaged(dense, error) from error
 
+    def in_memory(self, dense: int, queue_offset: int, count: int) -> bool:
+        """Whether `read` of these units would not wait for the disk."""
+        return self._units.in_memory(dense, queue_offset, count)
+
     def file_of(self, dense: int, queue_offset: int) -> str:
         """The file that holds a unit, or will."""
         position = queue_offset * UNIT_SIZE

@@ -130,6 +130,14 @@ class QueueUnits:
             ):
                 return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, dtype=UNIT_DTYPE)
 
+    def in_memory(self, dense: int, queue_offset: int, count: int) -> bool:
+        """Whether `read` of these units would not wait for the disk."""
+        in_files = int(self.spilled[dense]) - queue_offset
+        if in_files <= 0:
+            return True
+        queue = self.queues.get(dense)
+        return queue is not None and queue.is_cached(queue_offset, min(count, in_files))
+
     def first_at_or_after(self, dense: int, log_offset: int, low: int = 0) -> int:
         """The first unit from `low` on whose record begins at or after `log_offset`, pre-blank ones
         left out, else the end of the queue. Raises CorruptStoreError if the units around it do not

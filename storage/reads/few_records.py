@@ -74,16 +74,18 @@ class FewRecords:
         count: int,
         max_bytes: int,
         log_start: int,
+        *,
+        in_memory: bool = False,
     ) -> GetResult | None:
         """At most `count` messages of a queue that holds `minimum`..`maximum`, whose records at or
         above `log_start` are all there: the first, and more while all have at most `max_bytes`.
-        None if something is unusual."""
+        None if something is unusual, and with `in_memory` if the disk would have to be read."""
         log_start = max(log_start, self._log.min_offset)
         cells = self._queues.read(dense, queue_offset, count).tobytes()
         units = _taken(list(UNIT.iter_unpack(cells)), max_bytes, log_start)
         if not units:
             return None
-        records = self._copy(units)
+        records = self._copy(units, in_memory)
         if records is None or not self._are_right(records, units, dense, queue_offset):
             return None
         self._stats.count_found(dense, len(units), len(records))
@@ -97,14 +99,17 @@ class FewRecords:
             self._confirmed.value - units[-1][0],
         )
 
-    def _copy(self, units: Sequence[_Unit]) -> bytes | None:
+    def _copy(self, units: Sequence[_Unit], in_memory: bool) -> bytes | None:
         first = units[0][0]
         size = units[-1][0] + units[-1][1] - first
         if size > MOST_BYTES:
             return None
+        log = self._log
         try:
-            view = self._log.view(first, size)
+            view = log.view_in_memory(first, size) if in_memory else log.view(first, size)
         except (OffsetOutOfRangeError, UnreadableError):
+            return None
+        if view is None:
             return None
         return b"".join([view[at - first : at - first + size] for at, size, _ in units])
 
@@ -117,18 +122,26 @@ class FewRecords:
         encoded = topic.encode()
         # the length's low byte and the text: a record of either version has them side by side
         text = bytes((len(encoded) & 0xFF,)) + encoded
+        head, starts, checks_crc = _HEAD.unpack_from, records.startswith, self._property_crc
         begin, number = 0, queue_offset
         for at, size, _ in units:
-            stored, magic, queue, offset, physical, flag, length = _HEAD.unpack_from(records, begin)
-            place, end = begin + FIXED_SIZE + (magic == MAGIC_V2) + length, begin + size
+            stored, magic, queue, offset, physical, flag, length = head(records, begin)
+            if magic == MAGIC_V1:
+                place = begin + FIXED_SIZE + length
+            elif magic == MAGIC_V2:
+                place = begin + FIXED_SIZE + 1 + length
+            else:
+                return False
+            end = begin + size
             if (
                 stored != size
-                or magic not in (MAGIC_V1, MAGIC_V2)
-                or (queue, offset, physical) != (queue_id, number, at)
+                or queue != queue_id
+                or offset != number
+                or physical != at
                 or flag & _IPV6
                 or length < 0
-                or not records.startswith(text, place, end)
-                or (self._property_crc and wrong_property_crc(records[begin:end]))
+                or not starts(text, place, end)
+                or (checks_crc and wrong_property_crc(records[begin:end]))
             ):
                 return False
             begin, number = end, number + 1

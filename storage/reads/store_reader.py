@@ -136,6 +136,31 @@ class StoreReader:
             )  # fmt: skip
         return self._missed(GetResult(status, following, minimum, maximum))
 
+    def get_in_memory(
+        self, topic: str, queue_id: int, queue_offset: int, max_messages: int, max_bytes: int
+    ) -> GetResult | None:
+        """What `get` returns, if that is a few messages which are found in some microseconds and
+        without a read of the disk; else None. Raises as `get`."""
+        dense = self._table.get(topic, queue_id)
+        if dense < 0 or not 0 < max_messages <= FEW:
+            return None
+        maximum = self._queues.max_offset(dense)
+        floor = self._queues.log_minimum
+        minimum = self._queues.min_offset(dense)
+        if not minimum <= queue_offset < maximum:
+            return None
+        units_a_file = self._queues.file_size // UNIT_SIZE
+        in_file = units_a_file - queue_offset % units_a_file
+        count = min(max_messages, maximum - queue_offset, in_file)
+        if not self._queues.in_memory(dense, queue_offset, count):
+            return None
+        found = self._few.get(
+            dense, queue_offset, minimum, maximum, count, max_bytes, floor, in_memory=True
+        )
+        if found is not None:
+            self._stats.count_get()
+        return found
+
     def _take(
         self,
         dense: int,

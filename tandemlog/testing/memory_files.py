@@ -176,6 +176,9 @@ class MemoryFiles:
             check_readable(file, offset, size)
             return bytes(file.data[offset : offset + size])
 
+    def is_cached(self, handle: int, size: int, offset: int) -> bool:
+        return len(self.pread(handle, size, offset)) == size
+
     def pwrite(self, handle: int, data: Buffer, offset: int) -> None:
         with self._lock:
             file, path = self._for_writing("pwrite", handle)

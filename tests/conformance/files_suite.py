@@ -113,6 +113,14 @@ class FilesSuite:
             files.map(handle, 101)
         files.close(handle)
 
+    def test_what_was_written_a_moment_ago_is_cached(self, files: FileSystem, root: Path) -> None:
+        handle = files.open(root / "a", create=True)
+        files.pwrite(handle, b"x" * 5_000, 0)
+        # a file system need not know; it never says so of bytes that are not there
+        assert files.is_cached(handle, 5_000, 0) or not files.is_cached(handle, 1, 0)
+        assert not files.is_cached(handle, 5_001, 0)
+        files.close(handle)
+
     def test_what_is_mapped_can_be_brought_in(self, files: FileSystem, root: Path) -> None:
         handle = files.open(root / "a", create=True)
         files.preallocate(handle, 100_000)

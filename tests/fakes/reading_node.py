@@ -12,6 +12,7 @@ from tandemlog.admin import AsyncAdmin
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
 from tandemlog_server.node.node import Node
+from tandemlog_server.node.remoting.door.remoting_call import Ended
 from tandemlog_server.node.remoting.reads.read_methods import ReadMethods, read_methods
 from tandemlog_server.rocketmq.wire.remoting import Command
 
@@ -49,6 +50,19 @@ class FewReaders:
         return self.leading not in (None, self.number)
 
 
+def pull_header(offset: int, **fields: object) -> dict[str, object]:
+    return {
+        "consumerGroup": "g",
+        "topic": "t",
+        "queueId": 0,
+        "queueOffset": offset,
+        "maxMsgNums": 32,
+        "sysFlag": 0,
+        "suspendTimeoutMillis": 15_000,
+        **fields,
+    }
+
+
 @dataclass
 class ReadingNode:
     """`heartbeats`: by group and topic."""
@@ -69,16 +83,12 @@ class ReadingNode:
 
     async def pull(self, offset: int, **fields: object) -> Command:
         """Request 11 for queue 0 of topic t, of group g, which does not wait."""
-        header = {
-            "consumerGroup": "g",
-            "topic": "t",
-            "queueId": 0,
-            "queueOffset": offset,
-            "maxMsgNums": 32,
-            "sysFlag": 0,
-            "suspendTimeoutMillis": 15_000,
-        }
-        return await self.ask(11, **{**header, **fields})
+        return await self.ask(11, **pull_header(offset, **fields))
+
+    def begin_pull(self, offset: int, ended: Ended, **fields: object) -> bool:
+        """Whether the same request is served without a task."""
+        begin = self.read.pulls.begin
+        return begin(call_of(11, **pull_header(offset, **fields)), ended)  # type: ignore[arg-type]
 
     async def send(self, *bodies: bytes, queue_id: int = 0, **fields: Any) -> None:
         """To topic t; they are in their queue when this returns."""

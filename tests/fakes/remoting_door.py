@@ -14,7 +14,7 @@ from tandemlog_server.node.remoting.door.remoting_call import (
     RemotingCall,
     RemotingRefusedError,
 )
-from tandemlog_server.node.remoting.door.remoting_door import RemotingDoor
+from tandemlog_server.node.remoting.door.remoting_door import HandsOn, RemotingDoor
 from tandemlog_server.node.remoting.door.remoting_server import RemotingServer
 from tandemlog_server.node.services.call_door import CallDoor
 from tandemlog_server.rocketmq.wire.remoting import (
@@ -93,13 +93,17 @@ class Client:
 
 @asynccontextmanager
 async def served(
-    methods: Mapping[int, Method], *, keeper: Doorkeeper | None = None, **options: Any
+    methods: Mapping[int, Method],
+    *,
+    keeper: Doorkeeper | None = None,
+    master: HandsOn | None = None,
+    **options: Any,
 ) -> AsyncIterator[tuple[RemotingServer, Callable[[], "asyncio.Future[Client]"]]]:
     turns = ReadTurns(1, 1 << 20)
     door = CallDoor(
         turns, max_calls=4096, max_streams=16, keeper=keeper or open_to_all(time.monotonic)
     )
-    server = RemotingServer(RemotingDoor(door, methods), door.keeper.audit, **options)
+    server = RemotingServer(RemotingDoor(door, methods, master), door.keeper.audit, **options)
     server.start("127.0.0.1:0")
 
     async def connect() -> Client:

@@ -86,8 +86,7 @@ class Target:
 
     @property
     def _server(self) -> RemotingServer:
-        [server] = [each for each in self.node.rocketmq if isinstance(each, RemotingServer)]
-        return server
+        return self.node.rocketmq[0]
 
     def frame(self, seed: int, number: int) -> Frame:
         return frame(seed, number, self._sign if self.situation == RIGHTS else None)

@@ -121,15 +121,32 @@ class Forwarder:
     def leads(self) -> bool:
         return self._cluster.leads()
 
-    async def serve(self, call: RemotingCall, serve: Serve) -> Command | None:
+    def serves_here(self, request: Command) -> bool:
+        """Whether this node leads, and the request is no copy of another one."""
+        return self._cluster.leads() and not is_repeated(request)
+
+    def goes_on(self, request: Command, refusal: RequestRefusedError) -> bool:
+        """Whether a request that was refused so here is for the next master."""
+        try:
+            self._open_outcome(request, refusal)
+        except RequestRefusedError:
+            return False
+        return True
+
+    async def serve(
+        self, call: RemotingCall, serve: Serve, refusal: RequestRefusedError | None = None
+    ) -> Command | None:
         """The answer to a request for the master; `serve` is the method, called where this node
-        leads. Raises what the method raises, and RemotingRefusedError."""
+        leads, unless it was served here and refused with `refusal`. Raises what the method raises,
+        and RemotingRefusedError."""
         open_outcome = ""
-        if self._cluster.leads():
+        if refusal is None and self._cluster.leads():
             try:
                 return await self._serve_here(call, serve)
-            except RequestRefusedError as refusal:
-                open_outcome = self._open_outcome(call.request, refusal)
+            except RequestRefusedError as raised:
+                refusal = raised
+        if refusal is not None:
+            open_outcome = self._open_outcome(call.request, refusal)
         return await self._serve_later(call, serve, open_outcome)
 
     def close(self) -> None:

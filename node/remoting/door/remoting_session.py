@@ -1,6 +1,7 @@
 """One connection of a RocketMQ client: its frames in, answers and pushed requests out.
 
-    socket ─▶ CommandReader ─▶ request   a task: the door, the method ─▶ answer ─┐
+    socket ─▶ CommandReader ─▶ request   the door, the method            ─▶ answer ─┐
+                                         a task, if it has to wait       ─▶ answer ─┤
                             ─▶ response  of an `ask`                             │ all of one turn
                                           push, ask ─────────────────────────────┤ of the loop in
                                                               socket ◀───────────┘ one write
@@ -46,6 +47,7 @@ from tandemlog_server.rocketmq.wire.remoting import (
 from ...access.caller import Caller
 from ...access.caller_addresses import host_of, peer_of
 from ...services.frame_budget import COUNTED_BYTES, FrameBudget
+from .remoting_call import RemotingCall
 from .remoting_door import RemotingDoor
 
 logger = logging.getLogger(__name__)
@@ -108,7 +110,9 @@ class RemotingSession(asyncio.BufferedProtocol):
         self.closed = False
         self._ends = False
         self._stopped_by: set[str] = set()  # why nothing is read
-        self._tasks: dict[asyncio.Task[None], bool] = {}  # and whether no answer is expected
+        self._open: dict[RemotingCall, None] = {}  # what is being served, in order of arrival
+        self._awaited: set[RemotingCall] = set()  # by `idle`
+        self._idle = asyncio.Event()
         self._counted = 0  # by the budget, for this connection
         self._begun = 0  # of it, for the frame that is being received
         self._holding: asyncio.Task[None] | None = None
@@ -164,7 +168,7 @@ class RemotingSession(asyncio.BufferedProtocol):
             self._frame_at = now
         if size >= COUNTED_BYTES and not self._begun:
             self._hold_begun(size)
-        if len(self._tasks) >= CALLS:
+        if len(self._open) >= CALLS:
             self._look_at_calls()
 
     def eof_received(self) -> bool:
@@ -175,9 +179,14 @@ class RemotingSession(asyncio.BufferedProtocol):
         self.closed = self._ends = True
         if self._holding is not None:
             self._holding.cancel()
-        remaining = {task for task, oneway in self._tasks.items() if oneway}
-        for task in self._tasks.keys() - remaining:
-            task.cancel()
+        remaining = set()
+        for call in self._open:
+            if call.task is None:
+                continue  # the log answers it soon
+            if call.request.is_oneway:
+                remaining.add(call.task)
+            else:
+                call.task.cancel()
         for waiting in self._asked.values():
             if not waiting.done():
                 waiting.set_exception(ConnectionError(f"{self.peer} has closed its connection"))
@@ -258,7 +267,7 @@ class RemotingSession(asyncio.BufferedProtocol):
             self._loop.call_later(_LOOK_AGAIN_S, self._look_at_calls)
 
     def _at_work(self) -> int:
-        return len(self._tasks) - self._door.parked(self.peer)
+        return len(self._open) - self._door.parked(self.peer)
 
     def _refuse(self, fault: ProtocolError) -> None:
         """End the connection at bytes that are no frame, once what came before is answered."""
@@ -272,41 +281,65 @@ class RemotingSession(asyncio.BufferedProtocol):
             if waiting is not None and not waiting.done():
                 waiting.set_result(command)
             return
+        door = self._door
+        call = RemotingCall(command, door.enter(self.peer), self, self._last_at)
         size = len(command.body)
         if size >= COUNTED_BYTES:
             self._budget.count(self.host, size)
             self._counted += size
-        else:
-            size = 0
-        task = self._loop.create_task(self._serve(command))
-        self._tasks[task] = bool(command.flag & ONEWAY_FLAG)
-        task.add_done_callback(partial(self._served, size) if size else self._served_small)
+            call.held_bytes = size
+        self._open[call] = None
+        refusal = door.admit(call, self._certificate)
+        if refusal is not None:
+            self._respond(call, refusal)
+        elif not door.begin(call, self._ended):
+            self._serve_later(call)
 
     # ---- a request
 
-    def _served_small(self, task: "asyncio.Task[None]") -> None:
-        self._served(0, task)
+    def _serve_later(self, call: RemotingCall, refusal: Exception | None = None) -> None:
+        """`refusal`: with which it was begun in vain."""
+        call.task = task = self._loop.create_task(self._serve(call, refusal))
+        task.add_done_callback(partial(self._served, call))
 
-    def _served(self, counted: int, task: "asyncio.Task[None]") -> None:
+    async def _serve(self, call: RemotingCall, refusal: Exception | None) -> None:
+        self._respond(call, await self._door.serve(call, refusal))
+
+    def _served(self, call: RemotingCall, task: "asyncio.Task[None]") -> None:
         """Also of one that was cancelled before it began."""
-        del self._tasks[task]
-        self._uncount(counted, self._budget)
+        if call in self._open:
+            self._close_call(call)
         if not task.cancelled() and (problem := task.exception()) is not None:
             logger.error("a request failed outside of its method", exc_info=problem)
-        if self._ends and not self._tasks:
-            self._close()
 
-    async def _serve(self, request: Command) -> None:
-        door = self._door
-        caller = door.enter(self.peer)
-        try:
-            response = await door.answer(request, caller, self, self._certificate, self._last_at)
-            if caller.who is not None and not self.known:
-                self.known = True
-            if response is not None and not request.flag & ONEWAY_FLAG:
-                self._send(request, response)
-        finally:
-            self._leave(caller)
+    def _ended(
+        self, call: RemotingCall, response: Command | None, problem: Exception | None
+    ) -> None:
+        """Of a request that was begun without a task."""
+        wanted = not self.closed or call.request.is_oneway
+        if problem is not None and wanted and self._door.goes_on(call, problem):
+            self._serve_later(call, problem)
+        else:
+            self._respond(call, self._door.ended(call, response, problem))
+
+    def _respond(self, call: RemotingCall, response: Command | None) -> None:
+        request = call.request
+        if not self.known and call.caller.who is not None:
+            self.known = True
+        if response is not None and not request.flag & ONEWAY_FLAG:
+            self._send(request, response)
+        self._close_call(call)
+
+    def _close_call(self, call: RemotingCall) -> None:
+        del self._open[call]
+        self._uncount(call.held_bytes, self._budget)
+        self._leave(call.caller)
+        if self._awaited:
+            self._awaited.discard(call)
+            if not self._awaited:
+                self._idle.set()
+        if self._ends and not self._open:
+            self._close()
 
     def _leave(self, caller: Caller) -> None:
         """Once its answer is taken, if that is large."""
@@ -411,7 +444,7 @@ class RemotingSession(asyncio.BufferedProtocol):
     @property
     def in_use(self) -> bool:
         """Whether a request is being served, or a frame is under way, or the end."""
-        return bool(self._tasks) or (self.known and self._reader.announced > 0) or self._ends
+        return bool(self._open) or (self.known and self._reader.announced > 0) or self._ends
 
     def overdue(self, now: float) -> bool:
         """Whether the client has had its time for what it should do; `now` of the loop's clock."""
@@ -421,18 +454,23 @@ class RemotingSession(asyncio.BufferedProtocol):
             return now - self._frame_at > (FRAME_S if self.known else FIRST_S)
         if not self.known:
             return now - self._came_at > FIRST_S
-        return not self._tasks and now - self._last_at > IDLE_S
+        return not self._open and now - self._last_at > IDLE_S
 
     async def idle(self, seconds: float) -> None:
-        """Wait until no request is being served, at most so long."""
-        if self._tasks and seconds > 0:
-            await asyncio.wait(list(self._tasks), timeout=seconds)
+        """Wait until every request that is being served now is answered, at most so long."""
+        self._awaited = set(self._open)
+        if not self._awaited or seconds <= 0:
+            return
+        self._idle.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
 
     def close_when_answered(self) -> None:
         """Read no more; the connection ends with the last answer."""
         self._ends = True
         self._stop_reading("end")
-        if not self._tasks:
+        if not self._open:
             self._close()
 
     def _close(self) -> None:

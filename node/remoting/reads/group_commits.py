@@ -49,6 +49,16 @@ class GroupCommits:
         self._open: dict[tuple[str, str], _Batch] = {}
         self._running: set[asyncio.Task[None]] = set()
 
+    def commit_now(
+        self, group: str, topic: str, queue_id: int, queue_offset: int, caller: Caller
+    ) -> bool:
+        """Commit what only moves an offset on, for a client that hears no answer. False, and
+        nothing is done, for what `commit` has to do, or to refuse."""
+        try:
+            return self._members.move_forward(group, topic, queue_id, queue_offset, caller)
+        except RequestRefusedError:
+            return False
+
     async def commit(
         self,
         group: str,

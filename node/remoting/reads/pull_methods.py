@@ -50,7 +50,7 @@ from ...error_status import RequestRefusedError
 from ...pulls.dispatch_wait import DispatchWait
 from ...pulls.queue_reads import QueueReads
 from ...pulls.reading import Reading, Wanted
-from ..door.remoting_call import Method, RemotingCall, RemotingRefusedError
+from ..door.remoting_call import Ended, Method, RemotingCall, RemotingRefusedError
 from .group_commits import GroupCommits
 from .read_rights import require_reads
 
@@ -144,7 +144,7 @@ class PullMethods:
 
     def methods(self) -> Mapping[int, Method]:
         """By request code."""
-        pull = Method(self.pull, of_master=False)
+        pull = Method(self.pull, of_master=False, begin=self.begin)
         return {RequestCode.PULL_MESSAGE: pull, RequestCode.LITE_PULL_MESSAGE: pull}
 
     def on_stop(self) -> None:
@@ -155,6 +155,32 @@ class PullMethods:
     def on_role_change(self) -> None:
         """Answer every parked pull: where it should be parked may have changed."""
         self._reads.end_waits()
+
+    def begin(self, call: RemotingCall, ended: Ended) -> bool:
+        """See Method: what is in memory is read at once. Raises as `pull`."""
+        asked = read_pull(call.request.fields)
+        require_reads(call.caller, asked.group, asked.topic)
+        if self._require_pulled is not None:
+            self._require_pulled(asked.group, asked.topic)
+        if self._leaves or self._reads.closed or not self._dispatch.is_caught_up():
+            return False
+        wants = self._wanted_of(asked)
+        if wants is not EVERYTHING:
+            return False
+        offset = asked.commit_offset
+        if (
+            offset is not None
+            and self._readers.leads()
+            and not self._commits.commit_now(
+                asked.group, asked.topic, asked.queue_id, offset, call.caller
+            )
+        ):
+            return False
+        reading = self._reads.read_now(_wanted(asked, wants), call.caller, _as_it_is)
+        if reading is None:
+            return False
+        ended(call, self._response(call.request, asked, reading), None)
+        return True
 
     async def pull(self, call: RemotingCall) -> Command:
         """The answer, with raw records of the log. Raises RemotingRefusedError, and as QueueReads
@@ -189,18 +215,8 @@ class PullMethods:
             )
 
     async def _read(self, asked: PullRequest, wants: Narrowing, caller: Caller) -> Reading:
-        wanted = Wanted(
-            (_Place(asked.topic, asked.queue_id, asked.queue_offset),),
-            asked.group,
-            asked.max_messages,
-            asked.max_bytes,
-            asked.wait_ms,
-            wants.tag_hashes,
-            wants.condition,
-            BEHIND_WAIT_S,
-        )
         try:
-            return await self._reads.read(wanted, caller, _as_it_is)
+            return await self._reads.read(_wanted(asked, wants), caller, _as_it_is)
         except FilterError as problem:
             raise _not_understood(problem) from problem
 
@@ -261,6 +277,19 @@ class PullMethods:
             return narrowing(known.expression, known.expression_type)
         except SubscriptionError as problem:
             raise _not_understood(problem) from problem
+
+
+def _wanted(asked: PullRequest, wants: Narrowing) -> Wanted:
+    return Wanted(
+        (_Place(asked.topic, asked.queue_id, asked.queue_offset),),
+        asked.group,
+        asked.max_messages,
+        asked.max_bytes,
+        asked.wait_ms,
+        wants.tag_hashes,
+        wants.condition,
+        BEHIND_WAIT_S,
+    )
 
 
 def _as_it_is(reading: Reading) -> tuple[Reading, int]:

@@ -23,7 +23,7 @@ from typing import Final
 from tandemlog.v1 import common_pb2
 
 from ...error_status import RequestRefusedError
-from ...puts.joint_put import JointPut, SendPut
+from ...puts.joint_put import JointPut, Send
 from ...puts.put_pump import PutPump
 from ...roles.role import CurrentRole
 
@@ -53,11 +53,11 @@ class JointSends:
         self._most_parked_bytes = most_parked_bytes
         self._park_s = park_s
         self._loop = asyncio.get_running_loop()
-        self._coming: list[SendPut] = []
+        self._coming: list[Send] = []
         self._coming_bytes = 0
         self._scheduled = False
         self._appending = False
-        self._parked: deque[SendPut] = deque()
+        self._parked: deque[Send] = deque()
         self._parked_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -67,8 +67,8 @@ class JointSends:
         """Requests that wait until this master may take puts."""
         return len(self._parked)
 
-    def add(self, send: SendPut) -> None:
-        """Append it with the others that come now; `send.answer` gets what became of it."""
+    def add(self, send: Send) -> None:
+        """Append it with the others that come now; it is told what became of it."""
         self._coming.append(send)
         self._coming_bytes += send.byte_size
         if not self._scheduled and (not self._appending or self._is_full()):
@@ -104,15 +104,15 @@ class JointSends:
         else:
             self._put(sends)
 
-    def _put(self, sends: Sequence[SendPut]) -> None:
-        groups: dict[tuple[str, int], list[SendPut]] = {}
+    def _put(self, sends: Sequence[Send]) -> None:
+        groups: dict[tuple[str, int], list[Send]] = {}
         for send in sends:
             groups.setdefault((send.share, send.durability), []).append(send)
         for group in groups.values():
             for some in _cut(group):
                 self._put_together(some)
 
-    def _put_together(self, sends: Sequence[SendPut]) -> None:
+    def _put_together(self, sends: Sequence[Send]) -> None:
         put = JointPut(sends, self._current, self._pump.stats, self._timeout_s)
         try:
             self._pump.admit(put.byte_size, put.durability)
@@ -129,11 +129,11 @@ class JointSends:
 
     # ---- parking
 
-    def _park(self, sends: Iterable[SendPut], reason: RequestRefusedError | None) -> None:
+    def _park(self, sends: Iterable[Send], reason: RequestRefusedError | None) -> None:
         """Keep them; those whose time is over are refused for `reason`, None if there is none."""
         now = self._loop.time()
         for send in sends:
-            if send.answer.done():
+            if send.is_unwanted():
                 continue
             if reason is not None and now >= send.received_at + self._park_s:
                 send.refuse(reason)
@@ -148,9 +148,9 @@ class JointSends:
     def _try_again(self) -> None:
         self._timer = None
         sends, self._parked, self._parked_bytes = list(self._parked), deque(), 0
-        self._put([send for send in sends if not send.answer.done()])
+        self._put([send for send in sends if not send.is_unwanted()])
 
-    def _full(self, send: SendPut) -> RequestRefusedError:
+    def _full(self, send: Send) -> RequestRefusedError:
         return RequestRefusedError(
             common_pb2.BUSY,
             f"{self._parked_bytes} bytes of sends wait until this master may take them, and this "
@@ -161,17 +161,17 @@ class JointSends:
         )
 
     @staticmethod
-    def _refuse(sends: Iterable[SendPut], problem: RequestRefusedError) -> None:
+    def _refuse(sends: Iterable[Send], problem: RequestRefusedError) -> None:
         for send in sends:
             send.refuse(problem)
 
 
-def _cut(sends: Sequence[SendPut]) -> Iterable[Sequence[SendPut]]:
+def _cut(sends: Sequence[Send]) -> Iterable[Sequence[Send]]:
     """In pieces of a size that the log takes at once."""
     total = sum([send.byte_size for send in sends])
     if total <= MOST_JOINT_BYTES and len(sends) <= MOST_JOINT_REQUESTS:
         return [sends]
-    pieces: list[list[SendPut]] = [[]]
+    pieces: list[list[Send]] = [[]]
     size = 0
     for send in sends:
         full = size + send.byte_size > MOST_JOINT_BYTES

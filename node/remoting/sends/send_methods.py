@@ -61,9 +61,10 @@ from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.metadata.topics import TopicConfig, new_group
 
 from ...access.caller import Caller
-from ...puts.joint_put import SendPut, Stored
-from ..door.remoting_call import Method, RemotingCall, RemotingRefusedError
+from ...puts.joint_put import Stored
+from ..door.remoting_call import Ended, Method, RemotingCall, RemotingRefusedError
 from .joint_sends import JointSends
+from .open_send import OpenSend
 from .repeated_sends import unique_key
 from .second_attempts import SecondAttempts, Sent, queue_of
 
@@ -136,57 +137,50 @@ class SendMethods:
 
     def methods(self) -> dict[int, Method]:
         """By request code."""
-        method = Method(self.send)
+        method = Method(self.send, begin=self.begin)
         return {
             RequestCode.SEND_MESSAGE: method,
             RequestCode.SEND_MESSAGE_V2: method,
             RequestCode.SEND_BATCH_MESSAGE: method,
         }
 
+    def begin(self, call: RemotingCall, ended: Ended) -> bool:
+        """See Method: a send to a topic that exists waits for the log alone. Raises as `send`."""
+        if self._attempts is not None and self._attempts.looks():
+            return False
+        request = _read(call)
+        topic = self._store.topics.table.get(request.topic)
+        if topic is None or request.topic.startswith(RETRY_PREFIX):
+            return False
+        require_write(call.caller, request.topic)
+        queue_id = self._queue(topic, request)
+        if request.batch:
+            send = self._batch(call, request, queue_id)
+        else:
+            send = self._single(call, request, _message_of(request, queue_id), queue_id)
+        self._begin(send, ended)
+        return True
+
     async def send(self, call: RemotingCall) -> Command | None:
         """Raises RemotingRefusedError and DeniedError; RequestRefusedError as PutPump.admit and for
         what the store refuses."""
-        try:
-            request = read_send(call.request)
-        except FormatError as error:
-            raise RemotingRefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        request = _read(call)
         queue_id = await self.place(call, request)
         if request.batch:
-            return await self._send_batch(call, request, queue_id)
-        message = StoredMessage(
-            request.topic,
-            queue_id,
-            read_properties(request.properties),
-            request.body,
-            request.flag,
-            request.sys_flag & ~_CLEARED,
-            request.born_timestamp,
-            request.reconsume_times,
-        )
-        if request.topic.startswith(RETRY_PREFIX):
-            await self._end_retries(request, message)
-        properties = message.properties
-        if not properties.get(UNIQ_KEY):
-            properties[UNIQ_KEY] = self._new_key()
-        add_broker_facts(properties, self._facts)
-        self._check_body(message.body)
-        share = call.caller.holder if self._put_aside(message, request.group) else ""
+            send = self._batch(call, request, queue_id)
+        else:
+            message = _message_of(request, queue_id)
+            if request.topic.startswith(RETRY_PREFIX):
+                await self._end_retries(request, message)
+            send = self._single(call, request, message, queue_id)
         first: Sequence[Record] = ()
         if self._attempts is not None and self._attempts.looks():
-            sent = [Sent(properties[UNIQ_KEY], message.body)]
+            sent = _sent(request, send)
             first = await self._attempts.first_copies(request, sent, call.received_at)
-        if not first:
-            record = self._framed(message, encoded(properties), born_host_of(call.connection.peer))
-            stored = await self._append(
-                call, message, [record], waits=properties.get(WAIT) != "false", share=share
-            )
-        else:
-            stored, queue_id = _place_of(first)
-        key = properties.get(UNIQ_KEY, "")
-        handle = None
-        if message.due_ms is not None:
-            handle = self._handle(message, key, stored.log_offsets[0])
-        return self._answer(call, stored, queue_id, key, handle)
+        if first:
+            stored, send.asked_queue_id = _place_of(first)
+            return self._respond(send, stored)
+        return await self._ended(send)
 
     async def send_as_it_is(
         self, call: RemotingCall, request: SendRequest, queue_id: int
@@ -194,22 +188,32 @@ class SendMethods:
         """Store a message in this queue with the properties that it came with, whatever they ask
         for: so a broker keeps replies. Returns and raises as `send`."""
         text = request.properties.encode("utf-8", "surrogatepass")
-        message = StoredMessage(
-            request.topic,
-            queue_id,
-            {},
-            request.body,
-            request.flag,
-            request.sys_flag & ~_CLEARED,
-            request.born_timestamp,
-            request.reconsume_times,
-        )
+        message = _message_of(request, queue_id, {})
         self._check_body(message.body)
         host = born_host_of(call.connection.peer)
         record = self._framed(message, member_properties(text), host)
-        stored = await self._append(call, message, [record], waits=True, share="")
         key = read_properties(request.properties).get(UNIQ_KEY, "")
-        return self._answer(call, stored, queue_id, key, None)
+        return await self._ended(self._open(call, message, [record], queue_id, key))
+
+    def _single(
+        self, call: RemotingCall, request: SendRequest, message: StoredMessage, queue_id: int
+    ) -> OpenSend:
+        properties = message.properties
+        if not properties.get(UNIQ_KEY):
+            properties[UNIQ_KEY] = self._new_key()
+        add_broker_facts(properties, self._facts)
+        self._check_body(message.body)
+        share = call.caller.holder if self._put_aside(message, request.group) else ""
+        record = self._framed(message, encoded(properties), born_host_of(call.connection.peer))
+        return self._open(
+            call,
+            message,
+            [record],
+            queue_id,
+            properties.get(UNIQ_KEY, ""),
+            waits=properties.get(WAIT) != "false",
+            share=share,
+        )
 
     # ---- what is sent
 
@@ -303,22 +307,11 @@ class SendMethods:
 
     # ---- batches
 
-    async def _send_batch(
-        self, call: RemotingCall, request: SendRequest, queue_id: int
-    ) -> Command | None:
+    def _batch(self, call: RemotingCall, request: SendRequest, queue_id: int) -> OpenSend:
         if request.topic.startswith(RETRY_PREFIX):
             raise _illegal("batch request does not support retry group")
-        common = read_properties(request.properties)
-        message = StoredMessage(
-            request.topic,
-            queue_id,
-            common,
-            b"",
-            0,
-            request.sys_flag & ~_CLEARED,
-            request.born_timestamp,
-            request.reconsume_times,
-        )
+        message = _message_of(request, queue_id)
+        common, message.body = message.properties, b""
         if common.get(DELAY, "0") != "0" or _begins_transaction(message):
             raise _illegal("the messages of a batch cannot come later, nor within a transaction")
         try:
@@ -332,20 +325,14 @@ class SendMethods:
             message.flag, message.body = member.flag, member.body
             properties = member_properties(member.properties)
             records.append(self._framed(message, properties, born_host))
-        first: Sequence[Record] = ()
-        if self._attempts is not None and self._attempts.looks():
-            sent = [
-                Sent(unique_key(each.properties.decode(errors="replace")), each.body)
-                for each in members
-            ]
-            first = await self._attempts.first_copies(request, sent, call.received_at)
-        if first:
-            stored, queue_id = _place_of(first)
-        else:
-            stored = await self._append(
-                call, message, records, waits=common.get(WAIT) != "false", share=""
-            )
-        return self._answer(call, stored, queue_id, common.get(UNIQ_KEY, ""), None)
+        return self._open(
+            call,
+            message,
+            records,
+            queue_id,
+            common.get(UNIQ_KEY, ""),
+            waits=common.get(WAIT) != "false",
+        )
 
     # ---- into the store, and the answer
 
@@ -355,32 +342,48 @@ class SendMethods:
         except FormatError as error:
             raise _illegal(str(error)) from None
 
-    async def _append(
+    def _open(
         self,
         call: RemotingCall,
         message: StoredMessage,
         records: list[bytes],
+        queue_id: int,
+        key: str,
         *,
-        waits: bool,
-        share: str,
-    ) -> Stored:
-        caller, loop = call.caller, self._loop
-        put = SendPut(
-            message.topic,
-            message.queue_id,
+        waits: bool = True,
+        share: str = "",
+    ) -> OpenSend:
+        return OpenSend(
+            call,
+            message,
             records,
-            caller,
-            loop.create_future(),
-            call.received_at or loop.time(),
+            self._respond,
+            received_at=call.received_at or self._loop.time(),
+            asked_queue_id=queue_id,
+            key=key,
             durability=broker_pb2.CLUSTER if waits else broker_pb2.NO_WAIT,
             share=share,
         )
-        caller.hold(put.byte_size)
+
+    def _begin(self, send: OpenSend, ended: Ended) -> None:
+        send.begin(ended)
+        self._joint.add(send)
+
+    async def _ended(self, send: OpenSend) -> Command | None:
+        """For a request that has waited for something before."""
+        answer: asyncio.Future[Command | None] = self._loop.create_future()
+
+        def ended(_: RemotingCall, response: Command | None, problem: Exception | None) -> None:
+            if problem is None:
+                answer.set_result(response)
+            else:
+                answer.set_exception(problem)
+
+        self._begin(send, ended)
         try:
-            self._joint.add(put)
-            return await put.answer
+            return await answer
         finally:
-            caller.hold(-put.byte_size)
+            send.give_up()
 
     def _handle(self, message: StoredMessage, key: str, log_offset: int) -> str:
         assert message.due_ms is not None
@@ -388,9 +391,8 @@ class SendMethods:
         time_ms = out_ms(message.due_ms) + 1
         return RecallHandle(topic, time_ms, key, log_offset, self._broker_name).encode()
 
-    def _answer(
-        self, call: RemotingCall, stored: Stored, queue_id: int, key: str, handle: str | None
-    ) -> Command | None:
+    def _respond(self, send: OpenSend, stored: Stored) -> Command | None:
+        call, message = send.call, send.message
         if call.request.is_oneway:
             return None
         prefix, offsets = self._id_prefix, stored.log_offsets
@@ -400,22 +402,54 @@ class SendMethods:
             ids = ",".join([f"{prefix}{offset:016X}" for offset in offsets])
         fields = {
             "msgId": ids,
-            "queueId": str(queue_id),
+            "queueId": str(send.asked_queue_id),
             "queueOffset": str(stored.queue_offset),
             **self.broker_facts,
         }
-        if key:  # a batch has none
-            fields["transactionId"] = key
-        if handle is not None:
-            fields["recallHandle"] = handle
+        if send.key:  # a batch has none
+            fields["transactionId"] = send.key
+        if message.due_ms is not None:
+            fields["recallHandle"] = self._handle(message, send.key, offsets[0])
         code = _CODES.get(stored.status, ResponseCode.SYSTEM_ERROR)
         return call.request.response(code=code, fields=fields)
+
+
+def _read(call: RemotingCall) -> SendRequest:
+    try:
+        return read_send(call.request)
+    except FormatError as error:
+        raise RemotingRefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+
+
+def _sent(request: SendRequest, send: OpenSend) -> list[Sent]:
+    if not request.batch:
+        return [Sent(send.message.properties[UNIQ_KEY], send.message.body)]
+    return [
+        Sent(unique_key(each.properties.decode(errors="replace")), each.body)
+        for each in split_batch(request.body)
+    ]
 
 
 def _place_of(first: Sequence[Record]) -> tuple[Stored, int]:
     """Where the last master has stored an attempt, and the queue that its sender chose."""
     offsets = [each.physical_offset for each in first]
     return Stored(broker_pb2.PUT_OK, offsets, first[0].queue_offset), queue_of(first[0])
+
+
+def _message_of(
+    request: SendRequest, queue_id: int, properties: dict[str, str] | None = None
+) -> StoredMessage:
+    """With these properties, or those of the request."""
+    return StoredMessage(
+        request.topic,
+        queue_id,
+        read_properties(request.properties) if properties is None else properties,
+        request.body,
+        request.flag,
+        request.sys_flag & ~_CLEARED,
+        request.born_timestamp,
+        request.reconsume_times,
+    )
 
 
 def _begins_transaction(message: StoredMessage) -> bool:

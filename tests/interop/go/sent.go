@@ -20,36 +20,43 @@ const (
 	patience = 90 * time.Second
 )
 
-func sent(names primitive.NamesrvAddr) map[string]interface{} {
-	found := send(names)
+func sent(names primitive.NamesrvAddr) interface{} {
+	statuses := send(names)
 	keys, times := push(names)
-	found["retried"] = map[string]interface{}{"received": keys, "times": times}
-	found["pull"] = pull(names)
-	return found
+	return map[string]interface{}{
+		"statuses": statuses, "received": keys, "times": times, "pulled": pull(names),
+	}
 }
 
 // Ten in turn, five in one batch, five that are waited for at the end, five without an answer.
-func send(names primitive.NamesrvAddr) map[string]interface{} {
+func send(names primitive.NamesrvAddr) map[string]int {
 	p, err := rocketmq.NewProducer(producer.WithNameServer(names), producer.WithGroupName("go-producers"))
 	check(err)
 	check(p.Start())
 	defer p.Shutdown()
-	var one, many, async statuses
+	statuses := map[string]int{}
 	for i := 0; i < 10; i++ {
 		result, err := p.SendSync(context.Background(), message("Sent", i))
-		one.add(result, err)
+		check(err)
+		statuses[fmt.Sprint("sync ", result.Status)]++
 	}
 	batch := []*primitive.Message{}
 	for i := 10; i < 15; i++ {
 		batch = append(batch, message("Sent", i))
 	}
-	many.add(p.SendSync(context.Background(), batch...))
+	result, err := p.SendSync(context.Background(), batch...)
+	check(err)
+	statuses[fmt.Sprint("batch ", result.Status)]++
+	var lock sync.Mutex
 	var wait sync.WaitGroup
 	for i := 15; i < 20; i++ {
 		wait.Add(1)
 		answered := func(_ context.Context, result *primitive.SendResult, err error) {
-			defer wait.Done()
-			async.add(result, err)
+			check(err)
+			lock.Lock()
+			defer lock.Unlock()
+			statuses[fmt.Sprint("async ", result.Status)]++
+			wait.Done()
 		}
 		check(p.SendAsync(context.Background(), answered, message("Sent", i)))
 	}
@@ -58,25 +65,7 @@ func send(names primitive.NamesrvAddr) map[string]interface{} {
 		check(p.SendOneWay(context.Background(), message("Sent", i)))
 	}
 	time.Sleep(time.Second) // a connection that closes loses what was not sent yet
-	return map[string]interface{}{
-		"sync": one.counts, "batch": many.counts, "async": async.counts, "oneway": messages - 20,
-	}
-}
-
-// How many answers had which status.
-type statuses struct {
-	lock   sync.Mutex
-	counts map[string]int
-}
-
-func (s *statuses) add(result *primitive.SendResult, err error) {
-	check(err)
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	if s.counts == nil {
-		s.counts = map[string]int{}
-	}
-	s.counts[fmt.Sprint("status ", result.Status)]++
+	return statuses
 }
 
 // The keys that came, and how often a message came for the first time and again.
@@ -121,13 +110,16 @@ func pull(names primitive.NamesrvAddr) []string {
 	keys := map[string]bool{}
 	for id := 0; id < queues; id++ {
 		queue := &primitive.MessageQueue{Topic: "Sent", BrokerName: os.Args[2], QueueId: id}
-		for offset, end := int64(0), int64(1); offset < end; {
+		for offset := int64(0); ; {
 			result, err := c.PullFrom(context.Background(), queue, offset, 32)
 			check(err)
+			if result.Status != primitive.PullFound {
+				break
+			}
 			for _, each := range result.GetMessageExts() {
 				keys[fmt.Sprint(each.GetKeys(), " ", string(each.Body))] = true
 			}
-			offset, end = result.NextBeginOffset, result.MaxOffset
+			offset = result.NextBeginOffset
 		}
 	}
 	return sorted(keys)

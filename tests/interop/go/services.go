@@ -22,7 +22,7 @@ const (
 
 // The numbers of each sharding key as an ordered consumer got them. It fails one message once, and
 // what follows in its queue waits for it.
-func orderly(names primitive.NamesrvAddr) map[string]interface{} {
+func ordered(names primitive.NamesrvAddr) interface{} {
 	keys := []string{"a", "b", "c"}
 	p, err := rocketmq.NewProducer(producer.WithNameServer(names), producer.WithGroupName("go-ordering"),
 		producer.WithQueueSelector(producer.NewHashQueueSelector()))
@@ -68,11 +68,11 @@ func orderly(names primitive.NamesrvAddr) map[string]interface{} {
 	check(c.Shutdown())
 	lock.Lock()
 	defer lock.Unlock()
-	return map[string]interface{}{"orderly": found}
+	return found
 }
 
 // Whether three messages came when they were due.
-func delayed(names primitive.NamesrvAddr) map[string]interface{} {
+func delayed(names primitive.NamesrvAddr) interface{} {
 	p, err := rocketmq.NewProducer(producer.WithNameServer(names), producer.WithGroupName("go-delaying"))
 	check(err)
 	check(p.Start())
@@ -93,19 +93,15 @@ func delayed(names primitive.NamesrvAddr) map[string]interface{} {
 		}
 		found[each.GetKeys()+" "+when] = true
 	})
-	return map[string]interface{}{"delayed": sorted(found)}
+	return sorted(found)
 }
 
 type decider struct{}
 
 func (decider) ExecuteLocalTransaction(half *primitive.Message) primitive.LocalTransactionState {
-	switch half.GetProperty(halfOutcome) {
-	case "commit":
-		return primitive.CommitMessageState
-	case "rollback":
-		return primitive.RollbackMessageState
-	}
-	return primitive.UnknowState
+	return map[string]primitive.LocalTransactionState{
+		"commit": primitive.CommitMessageState, "rollback": primitive.RollbackMessageState,
+	}[half.GetProperty(halfOutcome)]
 }
 
 func (decider) CheckLocalTransaction(half *primitive.MessageExt) primitive.LocalTransactionState {
@@ -115,12 +111,10 @@ func (decider) CheckLocalTransaction(half *primitive.MessageExt) primitive.Local
 	return primitive.RollbackMessageState
 }
 
-// Which of four halves were delivered: two are decided at once, two when the producer is asked. All
-// clients of one instance share a connection, which passes questions on to the producer that made it:
-// so this one has an instance of its own.
-func transactions(names primitive.NamesrvAddr) map[string]interface{} {
+// Which of four halves were delivered: two are decided at once, two when the producer is asked.
+func transactions(names primitive.NamesrvAddr) interface{} {
 	p, err := rocketmq.NewTransactionProducer(decider{}, producer.WithNameServer(names),
-		producer.WithGroupName("go-deciding"), producer.WithInstanceName("Halves"))
+		producer.WithGroupName("go-deciding"))
 	check(err)
 	check(p.Start())
 	defer p.Shutdown()
@@ -137,13 +131,13 @@ func transactions(names primitive.NamesrvAddr) map[string]interface{} {
 	receive(names, "Halves", 2, func(each *primitive.MessageExt) {
 		found[fmt.Sprint(each.GetKeys(), " ", each.GetProperty(halfOutcome))] = true
 	})
-	return map[string]interface{}{"transactions": sorted(found)}
+	return sorted(found)
 }
 
 // Have a push consumer take `count` messages of the topic.
 func receive(names primitive.NamesrvAddr, topic string, count int, take func(*primitive.MessageExt)) {
 	var lock sync.Mutex
-	c, err := rocketmq.NewPushConsumer(consumer.WithNameServer(names), consumer.WithInstance(topic),
+	c, err := rocketmq.NewPushConsumer(consumer.WithNameServer(names),
 		consumer.WithGroupName("go-"+topic), consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset))
 	check(err)
 	taken := 0

@@ -18,7 +18,7 @@ from tandemlog_server.node.pulls.long_polling import LongPolling
 from tandemlog_server.node.pulls.pull_service import PullService
 from tandemlog_server.node.pulls.queue_reads import QueueReads
 from tandemlog_server.node.pulls.read_turns import ReadTurns
-from tandemlog_server.node.pulls.reading import PullLimits
+from tandemlog_server.node.pulls.reading import Position, PullLimits, Reading, Wanted
 from tandemlog_server.storage.reads.results import GetResult, GetStatus
 
 COST = 100
@@ -31,6 +31,15 @@ class FakeStore:
 
     queues: dict[int, list[tuple[int, bytes]]] = field(default_factory=dict)
     gets: int = 0
+    in_memory: bool = False
+
+    def get_in_memory(
+        self, topic: str, queue_id: int, queue_offset: int, max_messages: int, max_bytes: int
+    ) -> GetResult | None:
+        if not self.in_memory:
+            return None
+        found = self.get(topic, queue_id, queue_offset, max_messages, max_bytes)
+        return found if found.status is GetStatus.FOUND else None
 
     def get(
         self,
@@ -475,3 +484,41 @@ async def test_a_filter_looks_at_fewer_messages_in_one_round(
     rig.put(0, *[b"other"] * 20)
     response = await rig.pull((0, 0), filter="a = 5", wait_ms=1)
     assert states(response) == [(0, "NO_MATCHED_MESSAGE", 4)]
+
+
+async def test_a_few_messages_in_memory_are_read_in_the_loop() -> None:
+    rig = Rig(far_behind_bytes=400)
+    rig.put(0, b"a", b"bb")
+    by_thread = await rig.pull((0, 0), max_messages=2, group="g")
+    rig.store.in_memory = True
+    rig.turns.close()  # no thread reads from here on
+    answer = await rig.pull((0, 0), max_messages=2, group="g", wait_ms=1000)
+    assert answer == by_thread
+    assert answer.suggest_slave
+    assert rig.reads.latency.count == 2
+    for more in ({"tag_hashes": [1]}, {"max_messages": 0}, {"filter": "a = 1"}):
+        with pytest.raises(RequestRefusedError, match="stopping"):
+            await rig.pull((0, 0), **{"max_messages": 2, **more})
+    with pytest.raises(RequestRefusedError, match="stopping"):
+        await rig.pull((0, 2), max_messages=2)
+
+
+async def test_a_read_in_the_loop_keeps_to_its_callers_share() -> None:
+    rig = Rig()
+    rig.store.in_memory = True
+    rig.put(0, bytes(600), bytes(300))
+    place = Position(0, "t", 0, 0)
+    wanted = Wanted((place,), max_messages=2)
+    caller = Caller("p")
+
+    def large(reading: Reading) -> tuple[Reading, int]:
+        return reading, 3_000
+
+    assert rig.reads.read_now(wanted, caller, large) is not None
+    assert caller.held_bytes == rig.turns.held_bytes == 6_000
+    assert rig.reads.read_now(wanted, caller, large) is not None
+    assert caller.held_bytes == 6_000
+    with pytest.raises(RequestRefusedError, match="unknown"):
+        rig.reads.read_now(Wanted((Position(0, "u", 0, 0),), max_messages=2), Caller("q"), large)
+    rig.turns.hold(caller, 1 << 20)
+    assert rig.reads.read_now(wanted, caller, large) is None

@@ -64,6 +64,26 @@ def test_the_same_as_by_columns(
     for offset, messages, size in asked:
         quick, columns = both(bench, offset, messages, size)
         assert quick == columns
+        found = bench.store.reader.get_in_memory("T", 0, offset, messages, size)
+        assert found is None or told(found) == columns
+        few = 0 < messages <= FEW and offset < len(sizes[::2])
+        assert (found is not None) is few
+
+
+def test_what_the_disk_would_have_to_be_read_for_is_not_in_memory() -> None:
+    bench = stored([PLAIN, PLAIN])
+    reader, stats = bench.store.reader, bench.store.stats
+    gets = stats.gets
+    for where in ("is_cached", "in_memory"):
+        with pytest.MonkeyPatch.context() as patch:
+            bench.store.persist()  # units are in files from here on
+            patch.setattr(bench.files, where, lambda *_: False)
+            assert reader.get_in_memory("T", 0, 0, 2, 6_000) is None
+    assert reader.get_in_memory("U", 0, 0, 2, 6_000) is None
+    assert stats.gets == gets
+    found = reader.get_in_memory("T", 0, 0, 2, 6_000)
+    assert found is not None
+    assert (found.next_offset, stats.gets) == (2, gets + 1)
 
 
 @pytest.mark.parametrize(

@@ -51,8 +51,8 @@ class Scene:
         fields["Signature"] = signature_of(SECRET, fields, b"")
         caller = self.door.enter(Connected.peer)
         try:
-            request = Command(code, 1, fields=fields)
-            answer = await self.door.answer(request, caller, Connected(), None, 0.0)
+            call = RemotingCall(Command(code, 1, fields=fields), caller, Connected())
+            answer = self.door.admit(call, None) or await self.door.serve(call)
         finally:
             self.door.leave(caller)
         assert answer is not None

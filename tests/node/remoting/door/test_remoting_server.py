@@ -4,7 +4,16 @@ import asyncio
 import socket
 import struct
 
-from fakes.remoting_door import WAIT_S, Methods, served
+from fakes.remoting_door import WAIT_S, Methods, served, until
+from tandemlog.v1 import common_pb2
+from tandemlog_server.node.error_status import RequestRefusedError
+from tandemlog_server.node.remoting.door.remoting_call import (
+    Ended,
+    Method,
+    RemotingCall,
+    RemotingRefusedError,
+    Serve,
+)
 from tandemlog_server.rocketmq.wire.remoting import (
     BINARY_HEADER,
     ONEWAY_FLAG,
@@ -51,6 +60,110 @@ async def test_errors_have_their_codes() -> None:
         assert answers[2].code == 1
         assert answers[3].code == 3
         assert "request 99: this node does not answer" in answers[3].remark
+
+
+class Begun:
+    """A method that needs no task, unless `declines`; its requests end when the test says so."""
+
+    def __init__(self, *, declines: bool = False) -> None:
+        self.declines = declines
+        self.open: list[tuple[RemotingCall, Ended]] = []
+
+    def begin(self, call: RemotingCall, ended: Ended) -> bool:
+        if call.request.body == b"bad":
+            raise RemotingRefusedError(13, "it is bad")
+        if not self.declines:
+            self.open.append((call, ended))
+        return not self.declines
+
+    async def serve(self, call: RemotingCall) -> Command:
+        return call.request.response(remark="by a task")
+
+    def end(self, response: Command | None = None, problem: Exception | None = None) -> None:
+        call, ended = self.open.pop(0)
+        ended(call, response, problem)
+
+    def methods(self) -> dict[int, Method]:
+        return {1: Method(self.serve, begin=self.begin)}
+
+
+async def test_a_request_is_served_without_a_task() -> None:
+    begun = Begun()
+    async with served(begun.methods()) as (_, connect):
+        client = await connect()
+        client.send(Command(1, 1), Command(1, 2, body=b"bad"), Command(1, 3))
+        (bad,) = await client.receive()
+        assert (bad.opaque, bad.code, bad.remark) == (2, 13, "it is bad")
+        assert all(call.task is None for call, _ in begun.open)
+        begun.end(problem=KeyError("a bug"))
+        begun.end(begun.open[0][0].request.response(b"done"))
+        first, second = await client.receive(2)
+        assert (first.opaque, first.code, second.opaque, second.body) == (1, 1, 3, b"done")
+
+
+class Elsewhere:
+    """Hands a request on that was refused here."""
+
+    def __init__(self) -> None:
+        self.refusals: list[RequestRefusedError | None] = []
+
+    def serves_here(self, request: Command) -> bool:
+        return True
+
+    def goes_on(self, request: Command, refusal: RequestRefusedError) -> bool:
+        return refusal.code == common_pb2.NOT_MASTER
+
+    async def serve(
+        self, call: RemotingCall, serve: Serve, refusal: RequestRefusedError | None = None
+    ) -> Command | None:
+        self.refusals.append(refusal)
+        return await serve(call)
+
+
+async def test_what_is_not_begun_or_not_the_masters_any_more_gets_a_task() -> None:
+    begun, elsewhere = Begun(declines=True), Elsewhere()
+    async with served(begun.methods(), master=elsewhere) as (_, connect):
+        client = await connect()
+        client.send(Command(1, 1))
+        (answer,) = await client.receive()
+        assert answer.remark == "by a task"
+        begun.declines = False
+        client.send(Command(1, 2), Command(1, 3))
+        await until(lambda: len(begun.open) == 2)
+        refusal = RequestRefusedError(common_pb2.NOT_MASTER, "it was")
+        begun.end(problem=refusal)
+        begun.end(problem=RequestRefusedError(common_pb2.BUSY, "not now"))
+        answers = {each.opaque: each for each in await client.receive(2)}
+        assert answers[2].remark == "by a task"
+        assert answers[3].code == 2
+    assert elsewhere.refusals == [None, refusal]
+
+
+async def test_a_stop_waits_for_what_was_begun() -> None:
+    begun = Begun()
+    async with served(begun.methods()) as (server, connect):
+        client = await connect()
+        client.send(Command(1, 1))
+        await until(lambda: bool(begun.open))
+        stopping = asyncio.ensure_future(server.stop(WAIT_S))
+        await asyncio.sleep(0)
+        assert not stopping.done()
+        begun.end(begun.open[0][0].request.response(b"last"))
+        await stopping
+        (answer,) = await client.receive()
+        assert answer.body == b"last"
+        assert await client.ends()
+
+
+async def test_who_is_gone_is_counted_until_its_request_ends() -> None:
+    begun = Begun()
+    async with served(begun.methods()) as (server, connect):
+        client = await connect()
+        client.send(Command(1, 1))
+        await until(lambda: bool(begun.open))
+        client.writer.close()
+        await until(lambda: not server.connections)
+        begun.end()  # the door counts no call then, as `served` looks
 
 
 async def test_one_way_has_no_answer_and_is_served_though_its_client_is_gone() -> None:

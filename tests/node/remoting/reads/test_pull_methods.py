@@ -9,7 +9,7 @@ import pytest
 from fakes.inner_node import until
 from fakes.reading_node import ReadingNode, Subscribed, reading_node
 from fakes.remoting_calls import records_in
-from tandemlog_server.node.remoting.door.remoting_call import RemotingRefusedError
+from tandemlog_server.node.remoting.door.remoting_call import RemotingCall, RemotingRefusedError
 from tandemlog_server.node.remoting.reads import pull_methods
 from tandemlog_server.rocketmq.wire.remoting import Command
 
@@ -247,3 +247,26 @@ async def test_a_slave_commits_nothing(door: ReadingNode) -> None:
     door.readers.number = 1
     await door.pull(0, sysFlag=1, commitOffset=1)
     assert door.node.store.consumer_offsets.offset("g", "t", 0) is None
+
+
+async def test_what_is_in_memory_needs_no_task(door: ReadingNode) -> None:
+    await door.send(b"a", b"b", b"c")
+    ends: list[tuple[Command | None, Exception | None]] = []
+
+    def ended(call: RemotingCall, response: Command | None, problem: Exception | None) -> None:
+        ends.append((response, problem))
+
+    assert door.begin_pull(1, ended)
+    [(answer, problem)] = ends
+    assert answer is not None
+    by_task = await door.pull(1)
+    assert (answer.fields, answer.body, problem) == (by_task.fields, by_task.body, None)
+    assert not door.begin_pull(1, ended, commitOffset=1, sysFlag=1)
+    await door.pull(1, commitOffset=1, sysFlag=1)  # the group's first offset is more than a move
+    assert door.begin_pull(1, ended, commitOffset=2, sysFlag=1)
+    assert len(ends) == 2
+    assert not door.begin_pull(3, ended)
+    assert not door.begin_pull(0, ended, subscription="a || b", sysFlag=4)
+    door.read.pulls.on_stop()
+    assert not door.begin_pull(1, ended)
+    assert len(ends) == 2

@@ -1,7 +1,7 @@
 # Two commands matter: `make demo` runs the main job, `make test` passes the tests.
 # Both make their own virtual environment in .venv and need Python 3.11+, make and the network.
 
-.PHONY: demo test fast slow check types-of-product types-of-tests unit golden sim cluster fuzz chaos fault spark interop docker bench bench-peers bench-rocketmq bench-seeds profile-seeds soak proto sync docs format install clean
+.PHONY: demo test fast slow check types-of-product types-of-tests unit golden sim cluster fuzz chaos fault spark interop docker bench bench-peers bench-rocketmq bench-seeds profile-seeds soak rocketmq-tests proto sync docs format install clean
 .DEFAULT_GOAL := test
 
 VENV := .venv
@@ -99,6 +99,10 @@ profile-seeds: $(VENV)/.dev
 soak: $(VENV)/.dev
 	PYTHONPATH=.:tests $(PYTHON) -m interop.soak $(MINUTES)
 
+# RocketMQ's own integration tests (5.5.0), all that can run, against nodes; needs Java and Maven.
+rocketmq-tests: $(VENV)/.dev
+	PYTHONPATH=.:tests $(PYTHON) -m interop.integration_tests
+
 proto: $(VENV)/.dev
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(PYTHON) scripts/generate_stubs.py
 
@@ -112,6 +116,7 @@ docs: $(VENV)/.dev
 	$(PYTHON) -m tandemlog_server.node.http.monitoring_docs > docs/monitoring.md
 	$(PYTHON) -m tandemlog_server.cli.docs_page > docs/cli.md
 	$(PYTHON) scripts/api_docs.py > docs/api.md
+	PYTHONPATH=.:tests $(PYTHON) -m interop.client_tables
 
 format: $(VENV)/.dev
 	$(PYTHON) -m ruff check --fix .

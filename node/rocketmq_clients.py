@@ -20,7 +20,7 @@ from tandemlog.format.record.host import host_bytes
 from tandemlog.format.record.message_id import UniqueIdGenerator
 from tandemlog.v1 import admin_pb2, broker_pb2
 from tandemlog_server.rocketmq.clients.broker_topics import broker_topics
-from tandemlog_server.rocketmq.clients.client_table import ClientTable
+from tandemlog_server.rocketmq.clients.client_table import ClientLimits, ClientTable
 from tandemlog_server.rocketmq.clients.half_messages import make_half
 from tandemlog_server.rocketmq.clients.routes import BrokerNames
 from tandemlog_server.rocketmq.clients.stored_properties import BrokerFacts
@@ -74,6 +74,7 @@ from .services.group_service import GroupService
 from .services.transaction_ends import TransactionEnds
 from .settings.listen_endpoints import Endpoints
 from .settings.node_config import NodeConfig
+from .settings.rocketmq_clients_section import RocketmqClientsSection
 from .transactions.transaction_work import TransactionWork
 from .work.work_service import WorkService
 
@@ -129,8 +130,9 @@ def started_clients(
     routing = routing_of(node, topics)
     modes = RequestModes(node.store.groups)
     clients = ClientMethods(
-        node.store, node.terms, node.work.kinds, routing.topics, time.monotonic, pops=modes.pops
-    )
+        node.store, node.terms, node.work.kinds, routing.topics, time.monotonic,
+        client_limits(node.config.rocketmq_clients), turns=node.turns, pops=modes.pops,
+    )  # fmt: skip
     pop_offsets = PopOffsets(node.store, node.work, node.group_service, modes)
     locks = LockMethods(node.store, node.terms, time.monotonic)
     read = _reads(node, routing, clients, modes)
@@ -169,6 +171,13 @@ def started_clients(
         door_numbers, door.counts, server, clients.table, routing.forwarder
     )
     return (server,)
+
+
+def client_limits(section: RocketmqClientsSection) -> ClientLimits:
+    """More clients than by default may have more bytes of heartbeats, in proportion."""
+    usual = ClientLimits()
+    more = max(1.0, section.max_clients / usual.clients)
+    return ClientLimits(section.max_clients, section.max_members, int(more * usual.total_bytes))
 
 
 def door_numbers(
@@ -267,7 +276,7 @@ def routing_methods(node: ClientsNode, routing: Routing) -> list[Methods]:
         await node.group_service.delete(admin_pb2.DeleteGroupRequest(group=name))
 
     return [
-        RouteMethods(store, nodes, topics, routing.forwarder),
+        RouteMethods(store, nodes, topics, routing.forwarder, node.turns),
         TopicMethods(store, nodes, topics, node.turns),
         BrokerMethods(
             store,

@@ -11,28 +11,17 @@ there, and the same door looks at each call.
 """
 
 import asyncio
-import contextlib
-import logging
 import os
 import socket
 
 from tandemlog.transport.data_frames import KEY_BYTES
-from tandemlog.transport.sockets import prepare
 from tandemlog_server.storage.shares import Shares
 
-from ..access.caller_addresses import host_of, peer_of
 from ..access.doorkeeper import Doorkeeper
 from ..process.machine_bounds import DATA_CONNECTIONS
-from ..process.tasks import cancelled
-from ..settings.host_port import split_endpoint
-from ..settings.listen_endpoints import ListenError
+from .acceptor import Acceptor, Port
 from .data_session import FRAME_BYTES, DataMethods, DataSession
 from .frame_budget import FrameBudget
-
-logger = logging.getLogger(__name__)
-
-_BACKLOG = 128
-_ACCEPT_AGAIN_S = 0.5
 
 
 class DataServer:
@@ -59,8 +48,14 @@ class DataServer:
         self._shares = Shares(connections)
         self._budget = FrameBudget(frame_bytes)
         self._sessions: dict[DataSession, asyncio.Task[None]] = {}
-        self._accepting: asyncio.Task[None] | None = None
-        self._listener: socket.socket | None = None
+        # a client that finds no place stays with gRPC
+        self._acceptor = Acceptor(
+            Port("data_listen", "data connections"),
+            self._shares,
+            places=self._sessions,
+            end=DataSession.close,
+            begun=self._begin,
+        )
 
     @property
     def connections(self) -> int:
@@ -68,30 +63,14 @@ class DataServer:
 
     def start(self, endpoint: str) -> None:
         """Listen on host:port, port 0 for any. Raises ListenError."""
-        host, port = split_endpoint(endpoint)
-        both = host == "::" and socket.has_dualstack_ipv6()
-        try:
-            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-            listener = socket.create_server(
-                (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=both
-            )
-        except OSError as error:
-            raise ListenError(
-                f"data_listen: cannot listen on {endpoint}: {error.strerror or error}"
-            ) from error
-        listener.setblocking(False)
-        self._listener, self.port = listener, listener.getsockname()[1]
-        accepting = self._accept(listener)
-        self._accepting = asyncio.get_running_loop().create_task(accepting, name="data-accept")
+        self._acceptor.start(endpoint)
+        self.port = self._acceptor.port
 
     async def stop(self, grace_s: float) -> None:
         """Take no connection; end those that are open when their calls are done, or after
         `grace_s`."""
         self.port = 0
-        if self._accepting is not None:
-            await cancelled(self._accepting)
-        if self._listener is not None:
-            self._listener.close()
+        await self._acceptor.stop()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + grace_s
         for session in list(self._sessions):
@@ -102,37 +81,7 @@ class DataServer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _accept(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                sock, address = await loop.sock_accept(listener)
-            except OSError as error:
-                logger.warning("data connections: none can be accepted now: %s", error)
-                await asyncio.sleep(_ACCEPT_AGAIN_S)
-                continue
-            peer = peer_of(*address[:2])
-            if self._has_room(host_of(peer)):
-                self._begin(sock, peer)
-            else:
-                sock.close()  # its client stays with gRPC
-            await asyncio.sleep(0)  # others have work too, however many come at once
-
-    def _has_room(self, host: str) -> bool:
-        """Whether one more connection of `host` is taken, perhaps for one that is closed now."""
-        if self._shares.may_take(host):
-            return True
-        idle = [each for each in self._sessions if each.host == host and not each.in_use]
-        if not idle:
-            return False
-        strangers = (each for each in idle if not each.known)
-        next(strangers, idle[0]).close()
-        return True
-
     def _begin(self, sock: socket.socket, peer: str) -> None:
-        sock.setblocking(False)
-        with contextlib.suppress(OSError):  # its client is gone already, as reading will tell
-            prepare(sock)
         keeper = self._keeper if self._keeper.active else None
         session = DataSession(
             sock,

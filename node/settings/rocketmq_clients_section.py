@@ -51,6 +51,11 @@ class RocketmqClientsSection(Section):
     default."""
     auto_create_queues: Annotated[int, Ge(1), Le(1024)] = 8
     """Maximum number of queues of a topic that is created so. A client asks for 4 by default."""
+    max_clients: Annotated[int, Ge(1), Le(1_000_000)] = 10_000
+    """Maximum number of producers and consumers that report to this node, of which one identity or
+    host has its share. A client reports to every node."""
+    max_members: Annotated[int, Ge(1), Le(100_000)] = 1_000
+    """Maximum number of members of one group: each member gets the list of all."""
     plaintext: bool = False
     """Whether clients may come without encryption to a node with [tls], or to an address that other
     machines reach. Their secrets are not sent, their messages can be read on the way."""

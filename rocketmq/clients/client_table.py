@@ -38,6 +38,8 @@ class TooManyClientsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
+    """`total_bytes` is that of heartbeats."""
+
     clients: int = 10_000
     members: int = 1_000
     """Of one group."""

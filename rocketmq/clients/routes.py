@@ -16,8 +16,11 @@ named. So an id has to mean the same in a route of before a failover: each node 
 its own as long as the cluster has the same nodes, under which the master is found too, and pulls
 are answered with numbers (cluster_readers.py). Id 0 of an old route is the master that is gone. The
 number of a node that is down has the address of another slave: a number that a route lacks is read
-from any of its addresses, id 0 first. While there is no master, id 0 is the node that answers: it
-keeps what is the master's until there is one.
+from any of its addresses, id 0 first.
+
+While there is no master, id 0 is the node that answers: it keeps what is the master's until there
+is one. And each number is its own node's, since any other one may be elected, and should have no
+readers.
 
 A client follows the addresses here, so each is one that its node has said clients can reach.
 """
@@ -46,8 +49,8 @@ class BrokerNames:
 
 @dataclass(frozen=True, slots=True)
 class RouteNode:
-    """A node of the cluster. `number` is its broker id while it is a slave, from 1; `address` is
-    host:port at which clients reach it, empty if it has no door for them."""
+    """A node of the cluster. `number` is its broker id, from 1; `address` is host:port at which
+    clients reach it while it is `up`, empty if it has no door for them or none is known."""
 
     number: int
     address: str
@@ -90,7 +93,8 @@ def placement(names: BrokerNames, nodes: Sequence[RouteNode], answering: str) ->
         (f"{names.broker}-w{index}", present.get(number) or spare[index % len(spare)])
         for index, number in enumerate(others, 1)
     ]
-    own = {each.number: each.address for each in reached}
+    led = any(each.leads for each in reached)
+    own = {each.number: each.address for each in (reached if led else nodes)}
     numbers = {
         each.number: own.get(each.number) or spare[each.number % len(spare)] for each in nodes
     }

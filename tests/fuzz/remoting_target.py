@@ -86,7 +86,8 @@ class Target:
 
     @property
     def _server(self) -> RemotingServer:
-        return self.node.rocketmq[0]
+        [server] = [each for each in self.node.rocketmq if isinstance(each, RemotingServer)]
+        return server
 
     def frame(self, seed: int, number: int) -> Frame:
         return frame(seed, number, self._sign if self.situation == RIGHTS else None)

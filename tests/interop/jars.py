@@ -1,6 +1,7 @@
 """The released jars of RocketMQ and our Java programs, and the command that runs one of them.
 
 jars(version)     copied once by Maven into tests/interop/target (ignored by git), and compiled
+of_tests()        the same with the jars of RocketMQ's own integration tests
 
 Beside them lies an archive of the classes that a broker loads at its start, as the JVM keeps them:
 brokers, name servers and clients start with it in two thirds of the processor time or less.
@@ -25,6 +26,8 @@ HERE = Path(__file__).resolve().parent
 TARGET = HERE / "target"
 # what runs where a caller names no version; another one e.g. to make stores of it
 VERSION = os.environ.get("ROCKETMQ_VERSION", "5.5.0")
+# the version whose own integration tests run
+TESTS = "5.5.0"
 LOGGING = '<configuration><root level="ERROR"/></configuration>\n'
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """For a process that lives for seconds; not for one whose speed is measured."""
@@ -48,21 +51,34 @@ def jars(version: str = VERSION) -> str:
     TARGET.mkdir(exist_ok=True)
     with (TARGET / f"{version}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        folder = _fetched(version)
-        programs = _compiled(version, folder)
+        folder = _fetched(HERE, version, TARGET / version)
+        programs = _compiled(_sources(version), folder)
         # an archive is for one class path, in one order, of jars alone
         path = ":".join(map(str, (programs, *sorted(folder.glob("*.jar")))))
         _archived(version, path, programs)
     return path
 
 
+@functools.cache
+def of_tests() -> str:
+    """The class path of RocketMQ's own integration tests and of interop/integration/java, whose
+    classes come first: they take the place of what would start brokers."""
+    TARGET.mkdir(exist_ok=True)
+    with (TARGET / "integration.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        project = HERE / "integration"
+        folder = _fetched(project, TESTS, TARGET / f"integration-{TESTS}")
+        programs = _compiled(sorted((project / "java").glob("*.java")), folder)
+    return ":".join(map(str, (programs, *sorted(folder.glob("*.jar")))))
+
+
 def _archive(version: str) -> Path:
     return TARGET / f"{version}.jsa"
 
 
-def _fetched(version: str) -> Path:
-    folder = TARGET / version
-    done = TARGET / f"{version}.complete"
+def _fetched(project: Path, version: str, folder: Path) -> Path:
+    """The jars that the pom.xml of `project` names, in `folder`."""
+    done = TARGET / f"{folder.name}.complete"
     if not done.exists():
         subprocess.run(
             [
@@ -73,7 +89,7 @@ def _fetched(version: str) -> Path:
                 "dependency:copy-dependencies",
                 f"-DoutputDirectory={folder}",
             ],
-            cwd=HERE,
+            cwd=project,
             check=True,
             timeout=600,
             stdin=subprocess.DEVNULL,
@@ -82,13 +98,18 @@ def _fetched(version: str) -> Path:
     return folder
 
 
-def _compiled(version: str, folder: Path) -> Path:
-    sources = sorted((HERE / "java").glob("*.java"))
+def _sources(version: str) -> list[Path]:
+    found = sorted((HERE / "java").glob("*.java"))
     if not version.startswith("4."):
-        sources += sorted((HERE / "java" / "since5").glob("*.java"))
-    classes, programs = TARGET / f"{version}-classes", TARGET / f"{version}-programs.jar"
+        found += sorted((HERE / "java" / "since5").glob("*.java"))
+    return found
+
+
+def _compiled(sources: Sequence[Path], folder: Path) -> Path:
+    """A jar of our Java programs, compiled against the jars of `folder`."""
+    classes, jar_file = TARGET / f"{folder.name}-classes", TARGET / f"{folder.name}-programs.jar"
     newest = max(source.stat().st_mtime for source in sources)
-    if not programs.exists() or programs.stat().st_mtime < newest:
+    if not jar_file.exists() or jar_file.stat().st_mtime < newest:
         classes.mkdir(parents=True, exist_ok=True)
         for name in ("rmq.logback-test.xml", "logback-test.xml"):  # since 5.1, and before
             (classes / name).write_text(LOGGING)
@@ -106,12 +127,12 @@ def _compiled(version: str, folder: Path) -> Path:
             check=True,
             timeout=120,
         )
-        unfinished = programs.with_suffix(".unfinished")
+        unfinished = jar_file.with_suffix(".unfinished")
         with zipfile.ZipFile(unfinished, "w") as jar:
-            for each in classes.iterdir():
-                jar.write(each, each.name)
-        unfinished.replace(programs)
-    return programs
+            for each in classes.rglob("*"):
+                jar.write(each, each.relative_to(classes))
+        unfinished.replace(jar_file)
+    return jar_file
 
 
 def _archived(version: str, path: str, programs: Path) -> None:
@@ -132,7 +153,9 @@ def _archived(version: str, path: str, programs: Path) -> None:
             "mappedFileSizeCommitLog=1048576\nmaxHashSlotNum=500\nmaxIndexNum=2000\n"
             "timerWheelEnable=false\n"
         )
-        command = _command(path, home, "512m", f"-XX:ArchiveClassesAtExit={unfinished}")
+        command = _command(
+            path, home, "512m", (*QUICK_START, f"-XX:ArchiveClassesAtExit={unfinished}")
+        )
         command += ["org.apache.rocketmq.broker.BrokerStartup", "-c", str(config)]
         environment = {**os.environ, "ROCKETMQ_HOME": name}
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment) as broker:
@@ -172,19 +195,24 @@ def java(
     home.mkdir(parents=True, exist_ok=True)
     path = jars(version)
     shared = f"-XX:SharedArchiveFile={_archive(version)}"
-    return [*_command(path, home, memory, shared, options), main, *arguments]
+    return [*_command(path, home, memory, (*options, shared)), main, *arguments]
 
 
-def _command(
-    path: str, home: Path, memory: str, archive: str, options: Sequence[str] = QUICK_START
-) -> list[str]:
+def java_of_tests(main: str, *arguments: str, home: Path, settings: dict[str, str]) -> list[str]:
+    """The command that runs `main` of interop/integration, with system properties."""
+    home.mkdir(parents=True, exist_ok=True)
+    properties = (f"-D{key}={value}" for key, value in settings.items())
+    command = _command(of_tests(), home, "768m", (*QUICK_START, *properties))
+    return [*command, main, *arguments]
+
+
+def _command(path: str, home: Path, memory: str, options: Sequence[str]) -> list[str]:
     hosts = home / "hosts"
     hosts.write_text(f"127.0.0.1 localhost {socket.gethostname()}\n")
     return [
         "java",
         f"-Xmx{memory}",
         *options,
-        archive,
         "-Xlog:disable",  # of an archive that does not fit: without it all works as well
         f"-Duser.home={home}",
         f"-Djdk.net.hosts.file={hosts}",

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 from interop.jars import java
 
+VERSIONS = ("5.5.0", "4.9.7")
+"""Of the Java client."""
 SCENARIOS = (
     "transactions",
     "timed",

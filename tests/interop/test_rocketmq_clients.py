@@ -9,45 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from interop.meant_differences import allowed
 from interop.nodes_for_clients import a_broker, a_node
 from interop.rocketmq import BROKER_NAME
-from interop.scenarios import Allowed, Seen, differences, is_allowed, play, scenarios
+from interop.scenarios import VERSIONS, Seen, differences, is_allowed, play, scenarios
 
 pytestmark = pytest.mark.interop
 
-VERSIONS = ("5.5.0", "4.9.7")
-OF_OURS = "our name for what makes a record one of a delay, a transaction or a dead letter"
-PLACE = (
-    "a delivered record has the place of the one that waited in the field that transactions use: "
-    "so each node knows from the log what was delivered"
-)
-ASKED = "a half is not stored again each time that its producer is asked"
-ALLOWED = [
-    Allowed("refused", "/topic of the system", "the template of new topics takes no messages"),
-    Allowed(
-        "topics",
-        "/send to what is for reading",
-        "a broker takes what is sent to a topic without the permission to write",
-    ),
-    Allowed("pull", "/no SQL", "a node refuses a filter that cannot be parsed"),
-    Allowed(
-        "groups",
-        "/members of none",
-        "a node has the topic for retries of a group as soon as anybody asks for it: so the "
-        "first retry comes at once, and the question for members gets to the broker",
-    ),
-    Allowed("groups", "/deleted", "a broker still lists a group after its deletion"),
-    Allowed("*", "*/properties/DELAY", "a level of 0 is no delay, and is not stored"),
-    Allowed("*", "*/prepared", PLACE),
-    Allowed("*", "*/properties/__TL_*", OF_OURS),
-    Allowed("dead", "*/properties/TANDEMLOG_*", OF_OURS),
-    Allowed("dead", "*/properties/DLQ_ORIGIN_*", "as dead letters of our own groups have it"),
-    Allowed("dead", "*/properties/REAL_*", "a dead letter does not pass through a delay"),
-    Allowed("timed", "*/properties/TIMER_*QUEUE_MS", "there is no wheel that a timer enters"),
-    Allowed("transactions", "*/properties/TRANSACTION_CHECK_TIMES", ASKED),
-    Allowed("transactions", "*/properties/TRAN_PREPARED_QUEUE_OFFSET", ASKED),
-    Allowed("transactions", "*/properties/WAIT", ASKED),
-]
+ALLOWED = allowed()
 
 Played = dict[str, tuple[dict[str, Seen], dict[str, Seen]]]
 

@@ -10,10 +10,11 @@ import pytest
 from tandemlog.admin import AsyncAdmin
 from tandemlog_server.node.node import Node
 from tandemlog_server.node.remoting.door.remoting_call import Method, RemotingCall
-from tandemlog_server.node.rocketmq_clients import table_of
+from tandemlog_server.node.rocketmq_clients import client_limits, table_of
 from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.node.settings.rocketmq_clients_section import RocketmqClientsSection
 from tandemlog_server.node.settings.sections import StoreSection
+from tandemlog_server.rocketmq.clients.client_table import ClientLimits
 from tandemlog_server.rocketmq.clients.codes import RequestCode
 from tandemlog_server.rocketmq.wire.client import RemotingClient
 from tandemlog_server.rocketmq.wire.errors import BrokerRefusedError
@@ -65,6 +66,17 @@ async def test_a_node_answers_at_its_port(node: Node) -> None:
         with pytest.raises(BrokerRefusedError, match="request 999") as refused:
             await client.call(999)
     assert refused.value.code == 3
+
+
+def test_settings_bound_the_clients() -> None:
+    usual = client_limits(RocketmqClientsSection())
+    assert usual == ClientLimits()
+    more = client_limits(
+        RocketmqClientsSection(listen="127.0.0.1:0", max_clients=20_000, max_members=5)
+    )
+    assert more == ClientLimits(20_000, 5, 2 * usual.total_bytes)
+    few = client_limits(RocketmqClientsSection(listen="127.0.0.1:0", max_clients=10))
+    assert few.total_bytes == usual.total_bytes
 
 
 HEARTBEAT = {

@@ -11,6 +11,7 @@ of changes; a node that begins to lead tells them all once, since a change may h
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from tandemlog.format.constants import RETRY_PREFIX, group_fault
@@ -49,6 +50,7 @@ from ...access.caller import Caller
 from ...access.identities import Right
 from ...groups.heartbeats import MAX_SHOWN_TOPICS
 from ...pulls.group_kind import GroupKinds, MemberKind
+from ...pulls.read_turns import ReadTurns
 from ...roles.role import CurrentRole
 from ..cluster.topic_creation import TopicCreation
 from ..door.remoting_call import Connection, Method, RemotingCall, RemotingRefusedError
@@ -61,6 +63,10 @@ MAX_CONFIG_BYTES: Final = 64 << 10
 CLIENT_TIMEOUT_S: Final = 5.0
 """RocketMQ's broker gives a client as long to answer a forwarded question."""
 MAX_RETRY_QUEUES: Final = 64
+TOLD_AT_ONCE: Final = 1_024
+"""Members that hear of a change before the loop does anything else."""
+MANY: Final = 64
+"""Members of a group whose list is long."""
 CONSUME_MSG_TIMEOUT: Final = 207
 
 
@@ -77,9 +83,11 @@ class ClientMethods:
         now: Callable[[], float],
         limits: ClientLimits | None = None,
         *,
+        turns: ReadTurns,
         pops: Callable[[str], bool] = lambda _group: False,
     ) -> None:
         self._store = store
+        self._turns = turns
         self._pops = pops
         self._creation = creation
         self._current = current
@@ -90,6 +98,8 @@ class ClientMethods:
         self._term: int | None = None
         self._unprepared: set[str] = set()
         self._news = asyncio.Event()
+        self._untold: dict[str, None] = {}
+        self._some_untold = asyncio.Event()
         kinds.count_by(MemberKind.CLASSIC, self.member_count)
         kinds.list_by(MemberKind.CLASSIC, self.listed)
 
@@ -107,7 +117,7 @@ class ClientMethods:
 
     async def run(self) -> None:
         """Until it is cancelled."""
-        await asyncio.gather(self._look_forever(), self._prepare_forever())
+        await asyncio.gather(self._look_forever(), self._prepare_forever(), self._tell_forever())
 
     async def _look_forever(self) -> None:
         """End who is silent, and begin terms."""
@@ -204,9 +214,29 @@ class ClientMethods:
             self._tell(changes.notify)
 
     def _tell(self, notices: Iterable[tuple[str, Connection]]) -> None:
+        """The first ones at once, the others a group at a time: where many clients have the same
+        many groups, one that comes is news for hundreds of thousands."""
+        room = TOLD_AT_ONCE
         for group, connection in dict.fromkeys(notices):
-            if not connection.closed:
-                connection.push(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group})
+            if room > 0:
+                room -= 1
+                _tell_one(group, connection)
+            else:
+                self._untold[group] = None
+        if self._untold:
+            self._some_untold.set()
+
+    async def _tell_forever(self) -> None:
+        while True:
+            await self._some_untold.wait()
+            self._some_untold.clear()
+            while self._untold:
+                group = next(iter(self._untold))
+                del self._untold[group]
+                if self._current.role.epoch() is not None:
+                    for each in self.table.members(group):
+                        _tell_one(group, each.connection)
+                await asyncio.sleep(0)
 
     def _begun(self, groups: Iterable[str]) -> None:
         self._unprepared.update(groups)
@@ -241,7 +271,9 @@ class ClientMethods:
             raise RemotingRefusedError(
                 ResponseCode.SYSTEM_ERROR, f"no client consumes as group {quoted(group)}"
             )
-        return call.request.response(member_list(ids))
+        if len(ids) < MANY:
+            return call.request.response(member_list(ids))
+        return await self._long(call, partial(member_list, ids))
 
     async def check_config(self, call: RemotingCall) -> Command:
         """46: whether the node can filter by this subscription."""
@@ -277,7 +309,7 @@ class ClientMethods:
         wanted = self.table.subscriptions(group)
         seen = set(call.caller.seen(wanted))
         shown = {topic: each for topic, each in wanted.items() if topic in seen}
-        return call.request.response(consumer_connections(rows, consumer, shown))
+        return await self._long(call, partial(consumer_connections, rows, consumer, shown))
 
     async def producer_connections(self, call: RemotingCall) -> Command:
         """204."""
@@ -289,17 +321,26 @@ class ClientMethods:
             raise RemotingRefusedError(
                 ResponseCode.SYSTEM_ERROR, f"no client sends as producer group {quoted(group)}"
             )
-        return call.request.response(producer_connections(rows))
+        return await self._long(call, partial(producer_connections, rows))
 
     async def groups_of_topic(self, call: RemotingCall) -> Command:
         """300: groups with members or offsets in the topic."""
         topic = call.request.fields.get("topic", "")
         call.caller.require_see((topic,))
         await self._leads()
-        offsets = self._store.consumer_offsets
-        groups = {group for each, group in offsets.pairs() if each == topic}
-        groups.update(self.table.groups_of_topic(topic))
-        return call.request.response(group_list(call.caller.consumed(sorted(groups))))
+        offsets, members = self._store.consumer_offsets, self.table.groups_of_topic(topic)
+
+        def listed() -> bytes:
+            groups = {group for each, group in offsets.pairs() if each == topic}
+            return group_list(call.caller.consumed(sorted(groups.union(members))))
+
+        return await self._long(call, listed)
+
+    async def _long(self, call: RemotingCall, make: Callable[[], bytes]) -> Command:
+        """An answer that grows with what clients have said of themselves: made in a reader thread,
+        and counted until it is taken."""
+        body = await self._turns.run(call.caller, make, size_of=len)
+        return call.request.response(body)
 
     async def running_info(self, call: RemotingCall) -> Command:
         """307: what the client itself says of its queues, and of its threads. It does not get the
@@ -357,6 +398,11 @@ class ClientMethods:
             }
             for each in self.table.members(group)
         ]
+
+
+def _tell_one(group: str, connection: Connection) -> None:
+    if not connection.closed:
+        connection.push(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group})
 
 
 def _about(call: RemotingCall) -> About:

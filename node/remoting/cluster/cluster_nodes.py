@@ -69,7 +69,7 @@ class ClusterNodes:
         self._now = now
         self._door_of = door_of
         self._doors: dict[str, str] = {}
-        self._up: dict[str, tuple[float, str]] = {}  # slaves by name: seen when, and their doors
+        self._seen: dict[str, tuple[float, str]] = {}  # by name: up as a slave when, and the door
         self._looked_at = float("-inf")
         self._looked_in: object = None
         self._rows: Sequence[common_pb2.NodeStatus] = ()
@@ -105,7 +105,7 @@ class ClusterNodes:
                 nodes.append(RouteNode(number, self.address, leads=leads))
                 continue
             row = rows.get(name)
-            seen_at, door = self._up.get(name, (float("-inf"), ""))
+            seen_at, door = self._seen.get(name, (float("-inf"), ""))
             if row is not None:
                 door = self._door_of(row) or self._doors.get(row.endpoint, "") or door
             nodes.append(
@@ -130,13 +130,15 @@ class ClusterNodes:
                 self._see(row, now)
             while len(self._doors) > MOST_KEPT:
                 del self._doors[next(iter(self._doors))]
-            while len(self._up) > MOST_KEPT:
-                del self._up[next(iter(self._up))]
+            while len(self._seen) > MOST_KEPT:
+                del self._seen[next(iter(self._seen))]
         return self._rows
 
     def _see(self, row: common_pb2.NodeStatus, now: float) -> None:
+        seen_at, door = self._seen.get(row.node_id, (float("-inf"), ""))
+        door = self._door_of(row) or self._doors.get(row.endpoint, "") or door
         if row.role == common_pb2.MASTER:
-            self._up.pop(row.node_id, None)
+            seen_at = float("-inf")
         elif row.state != UNREACHABLE:
-            door = self._door_of(row) or self._doors.get(row.endpoint, "")
-            self._up[row.node_id] = (now, door)
+            seen_at = now
+        self._seen[row.node_id] = (seen_at, door)

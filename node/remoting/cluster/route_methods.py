@@ -11,6 +11,8 @@ only 30 s later: so that answer does not wait for the creation longer than a mom
 """
 
 import asyncio
+from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from tandemlog.format.constants import (
@@ -30,6 +32,7 @@ from tandemlog_server.storage.metadata.topics import TopicConfig
 
 from ...access.caller import Caller
 from ...error_status import RequestRefusedError
+from ...pulls.read_turns import ReadTurns
 from ..door.remoting_call import Method, RemotingCall, RemotingRefusedError
 from ..door.remoting_door import HandsOn
 from .cluster_nodes import ClusterNodes
@@ -45,12 +48,18 @@ class RouteMethods:
     """See the module. `master` reaches the node that leads. Belongs to the loop."""
 
     def __init__(
-        self, store: MessageStore, nodes: ClusterNodes, topics: TopicCreation, master: HandsOn
+        self,
+        store: MessageStore,
+        nodes: ClusterNodes,
+        topics: TopicCreation,
+        master: HandsOn,
+        turns: ReadTurns,
     ) -> None:
         self._store = store
         self._nodes = nodes
         self._topics = topics
         self._master = master
+        self._turns = turns
 
     def methods(self) -> dict[int, Method]:
         return {
@@ -76,7 +85,14 @@ class RouteMethods:
 
     async def topics(self, call: RemotingCall) -> Command | None:
         names = {*self._store.topics.table, *self._topics.own}
-        return call.request.response(topic_list(call.caller.seen(names)))
+        make = partial(self._listed, call.caller, names)
+        body = await self._turns.run(call.caller, make, size_of=len)
+        return call.request.response(body)
+
+    @staticmethod
+    def _listed(caller: Caller, names: Iterable[str]) -> bytes:
+        """In a reader thread: there may be a hundred thousand."""
+        return topic_list(caller.seen(names))
 
     def _route(self, call: RemotingCall, topic: TopicConfig) -> Command:
         # a caller that is known by its certificate alone is not handed on (forwarding.py)

@@ -18,7 +18,6 @@ from tandemlog_server.rocketmq.serve import tables
 from tandemlog_server.rocketmq.wire.remoting import Command
 from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.metadata.topics import MetadataError, TopicConfig
-from tandemlog_server.storage.reads.results import QueueRange
 
 from ...pulls.read_turns import ReadTurns
 from ..door.remoting_call import Method, RemotingCall, RemotingRefusedError
@@ -97,13 +96,11 @@ class TopicMethods:
         topic = self._require(call)
         room = max(topic.write_queues, topic.read_queues) * ROW_BYTES
 
-        def read() -> list[QueueRange]:
-            return self._store.reader.ranges([topic.name])
+        def read() -> bytes:
+            ranges = self._store.reader.ranges([topic.name])
+            return topic_stats(self._nodes.names, topic.name, topic.write_queues, ranges)
 
-        ranges = await self._turns.run(
-            call.caller, read, room=room, size_of=lambda found: len(found) * ROW_BYTES
-        )
-        body = topic_stats(self._nodes.names, topic.name, topic.write_queues, ranges)
+        body = await self._turns.run(call.caller, read, room=room, size_of=len)
         return call.request.response(body)
 
     def _require(self, call: RemotingCall) -> TopicConfig:

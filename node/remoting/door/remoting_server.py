@@ -18,15 +18,13 @@ import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from tandemlog.transport.sockets import prepare
 from tandemlog_server.storage.shares import Shares
 
 from ...access.audit_log import AuditLog
-from ...access.caller_addresses import host_of, peer_of
+from ...access.caller_addresses import host_of
 from ...process.tasks import cancelled
+from ...services.acceptor import Acceptor, Port
 from ...services.frame_budget import FrameBudget
-from ...settings.host_port import split_endpoint
-from ...settings.listen_endpoints import ListenError
 from .remoting_door import RemotingDoor
 from .remoting_session import FIRST_S, RemotingSession
 
@@ -47,8 +45,7 @@ TLS_ALONE: Final = (
     "it came without TLS, which this node requires: let the client use TLS (tls.enable=true), or "
     "set rocketmq_clients.plaintext = true"
 )
-_BACKLOG: Final = 512
-_ACCEPT_AGAIN_S: Final = 0.5
+NO_PLACE: Final = "its host has as many connections as it may have"
 
 
 class RemotingServer:
@@ -79,10 +76,16 @@ class RemotingServer:
         self._arriving: set[asyncio.Task[None]] = set()
         self._left_over: set[asyncio.Task[None]] = set()  # requests of connections that have ended
         self._tasks: list[asyncio.Task[None]] = []
-        self._listener: socket.socket | None = None
+        self._acceptor = Acceptor(
+            Port("rocketmq_clients.listen", "RocketMQ's clients"),
+            self._shares,
+            places=self._sessions,
+            end=RemotingSession.close_when_answered,
+            begun=self._begin,
+            turned_away=lambda peer: self._say(peer, NO_PLACE),
+        )
         self._none_left = asyncio.Event()
         self._on_stop: list[Callable[[], None]] = []
-        self.port = 0
 
     @property
     def connections(self) -> int:
@@ -94,26 +97,15 @@ class RemotingServer:
         """Of large requests that are being received or served."""
         return self._budget.held_bytes + self._strangers.held_bytes
 
+    @property
+    def port(self) -> int:
+        """0 before it listens, and after the stop."""
+        return self._acceptor.port
+
     def start(self, endpoint: str) -> None:
         """Listen on host:port, port 0 for any. Raises ListenError."""
-        host, port = split_endpoint(endpoint)
-        both = host == "::" and socket.has_dualstack_ipv6()
-        try:
-            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-            listener = socket.create_server(
-                (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=both
-            )
-        except OSError as error:
-            raise ListenError(
-                f"rocketmq_clients.listen: cannot listen on {endpoint}: {error.strerror or error}"
-            ) from error
-        listener.setblocking(False)
-        self._listener, self.port = listener, listener.getsockname()[1]
-        loop = asyncio.get_running_loop()
-        self._tasks = [
-            loop.create_task(self._accept(listener), name="remoting-accept"),
-            loop.create_task(self._look(), name="remoting-look"),
-        ]
+        self._acceptor.start(endpoint)
+        self.run_beside(self._look(), "remoting-look")
 
     # ---- the end
 
@@ -138,11 +130,9 @@ class RemotingServer:
     async def stop(self, grace_s: float) -> None:
         """Take no connection; end those that are open when their requests are answered, or after
         `grace_s`."""
+        await self._acceptor.stop()
         for task in self._tasks:
             await cancelled(task)
-        if self._listener is not None:
-            self._listener.close()
-        self.port = 0
         for arriving in list(self._arriving):
             arriving.cancel()
         self.answer_parked()
@@ -166,38 +156,7 @@ class RemotingServer:
 
     # ---- connections begin
 
-    async def _accept(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                sock, address = await loop.sock_accept(listener)
-            except OSError as error:
-                logger.warning("RocketMQ's clients cannot be accepted now: %s", error)
-                await asyncio.sleep(_ACCEPT_AGAIN_S)
-                continue
-            peer = peer_of(*address[:2])
-            if self._has_room(host_of(peer)):
-                self._begin(sock, peer)
-            else:
-                self._say(peer, "its host has as many connections as it may have")
-                sock.close()
-            await asyncio.sleep(0)  # others have work too, however many come at once
-
-    def _has_room(self, host: str) -> bool:
-        """Whether one more connection of `host` is taken, perhaps for one that is closed now."""
-        if self._shares.may_take(host):
-            return True
-        idle = [each for each in self._sessions if each.host == host and not each.in_use]
-        if not idle:
-            return False
-        strangers = (each for each in idle if not each.known)
-        next(strangers, idle[0]).close_when_answered()
-        return True
-
     def _begin(self, sock: socket.socket, peer: str) -> None:
-        sock.setblocking(False)
-        with contextlib.suppress(OSError):  # its client is gone already, as reading will tell
-            prepare(sock)
         host = host_of(peer)
         self._shares.take(host)
         begun: list[RemotingSession] = []

@@ -43,6 +43,7 @@ logger = logging.getLogger(__name__)
 MAX_ROWS: Final = 65_536
 """Queues of one answer."""
 NO_SUCH_GROUP: Final = 26
+JAVA: Final = "JAVA"
 
 
 def _plainly(_group: str) -> AbstractAsyncContextManager[None]:
@@ -91,11 +92,15 @@ class ProgressMethods:
         wanted = self._clients.subscriptions(group)
         # a topic that the group has left holds nothing up
         topics = [each for each in call.caller.seen(topics) if not wanted or each in wanted]
-        rows = await self._turns.run(call.caller, partial(self._rows, group, topics))
-        return call.request.response(consume_stats(self._broker_name, rows))
+        make = partial(self._stats, group, topics)
+        body = await self._turns.run(call.caller, make, size_of=len)
+        return call.request.response(body)
+
+    def _stats(self, group: str, topics: Iterable[str]) -> bytes:
+        """In a reader thread."""
+        return consume_stats(self._broker_name, self._rows(group, topics))
 
     def _rows(self, group: str, topics: Iterable[str]) -> list[ProgressRow]:
-        """In a reader thread."""
         store, rows = self._store, list[ProgressRow]()
         for topic in topics:
             config = store.topics.get(topic)
@@ -130,6 +135,9 @@ class ProgressMethods:
         call.caller.require(Right.READ, (topic,))
         await self._current.leads()
         offsets = await self._turns.run(call.caller, partial(self._targets, group, fields))
+        # before the commit: a member that is not told of it would commit over it
+        make = partial(self._bodies, topic, offsets)
+        bodies = await self._turns.run(call.caller, make, size_of=lambda made: len(made[JAVA]))
         async with self._setting(group):
             await self._commit(group, topic, offsets, call.caller)
         for each in self._clients.members(group):
@@ -142,10 +150,15 @@ class ProgressMethods:
                         "timestamp": fields.get("timestamp", "-1"),
                         "isForce": "true",
                     },
-                    reset_offsets(self._broker_name, topic, offsets, language=each.about.language),
+                    bodies.get(each.about.language, bodies[JAVA]),
                 )
         logger.info("offsets reset: group=%s topic=%s queues=%d", group, topic, len(offsets))
-        return call.request.response(reset_offsets(self._broker_name, topic, offsets))
+        return call.request.response(bodies[JAVA])
+
+    def _bodies(self, topic: str, offsets: Mapping[int, int]) -> dict[str, bytes]:
+        """As clients of these languages read it; all others read Java's. In a reader thread."""
+        name = self._broker_name
+        return {each: reset_offsets(name, topic, offsets, language=each) for each in (JAVA, "CPP")}
 
     def _targets(self, group: str, fields: Mapping[str, str]) -> dict[int, int]:
         """The offset of each queue. In a reader thread."""

@@ -1,13 +1,14 @@
 """A send that may have been stored before: what its first copy has stored, and the answer to it.
 
     request with REPEATED ─▶ UNIQ_KEY, in the index of its topic, or of the topic where it waits
-                          ─▶ a record of the same time of birth, with the same body?
+                          ─▶ a record of the same queue and time of birth, with the same body?
                                yes: wait until it is confirmed ─▶ the answer of the first copy
                                no:  nothing was stored, so it is stored now
 
 UNIQ_KEY alone says too little: a program may send one message object many times, with one key. The
-time of birth is that of the attempt, so the very same request is told apart from a later one. What
-the index does not have is not in the log, once the log as it is now is confirmed and dispatched: a
+time of birth is that of the attempt, so the very same request is told apart from a later one; one
+of the same millisecond goes to another queue, since clients take their queues in turn. What the
+index does not have is not in the log, once the log as it is now is confirmed and dispatched: a
 master begins its term with records at the end that the last one could not confirm any more.
 """
 
@@ -15,7 +16,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from tandemlog.format.constants import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, UNIQ_KEY
+from tandemlog.format.constants import (
+    HALF_TOPIC,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    UNIQ_KEY,
+)
 from tandemlog.format.record.record import Record, decode_record
 from tandemlog.v1 import common_pb2
 from tandemlog_server.rocketmq.clients.codes import RequestCode
@@ -107,9 +115,21 @@ class RepeatedSends:
             for data in found.records:
                 record = decode_record(data)
                 same_birth = str(record.born_timestamp) == fields.get(names[1])
-                if same_birth and record.uniq_key == key and record.body == request.body:
+                if not same_birth or record.uniq_key != key or record.body != request.body:
+                    continue
+                if went_to(record, fields.get(names[0], ""), fields.get(names[3], "-1")):
                     return record
         return None
+
+
+def went_to(record: Record, topic: str, queue_id: str) -> bool:
+    """Whether the message was sent to this topic and queue, though it may wait elsewhere; a queue
+    below 0 is any."""
+    said = record.properties
+    if said.get(REAL_TOPIC, record.topic) != topic:
+        return False
+    queue = said.get(REAL_QUEUE_ID, str(record.queue_id))
+    return queue_id.startswith("-") or queue == queue_id
 
 
 def unique_key(properties: str) -> str:

@@ -38,6 +38,7 @@ from tandemlog_server.storage.reads.results import NoRecordError
 from tandemlog_server.storage.services.transaction_desk import EndRequest
 from tandemlog_server.storage.services.transaction_errors import TransactionDecidedError
 
+from ...access.caller import Caller
 from ...access.identities import Right
 from ...pulls.read_turns import ReadTurns
 from ...services.transaction_ends import TransactionEnds
@@ -48,6 +49,7 @@ logger = logging.getLogger(__name__)
 SAME_SEND_MS: Final = 10_000
 """Longer than the attempts of one send take, which are 3 s together by default."""
 NAMED_KEPT: Final = 65_536
+ANOTHER: Final = "another record is there"
 
 
 class _Found(NamedTuple):
@@ -111,12 +113,13 @@ class TransactionMethods:
         if wanted.commits is None:
             return None
         await self._ends.settle()
-        half = self._open_half(wanted)
+        half = self._open_half(wanted, call.caller)
         if half is None and not wanted.commits:
             await self._ends.settle_unconfirmed()
-            half = self._open_half(wanted)
+            half = self._open_half(wanted, call.caller)
         if half is None:
-            found = await self._turns.run(call.caller, partial(self._ended_half, wanted))
+            work = partial(self._ended_half, wanted, call.caller)
+            found = await self._turns.run(call.caller, work)
         else:
             found = _Found(half.half.transaction_id, half.half.topic)
         call.caller.require(Right.WRITE, [found.topic])
@@ -128,7 +131,7 @@ class TransactionMethods:
                 await self._ends.end(EndRequest(each), commits=False)
         return call.request.response()
 
-    def _open_half(self, wanted: EndTransaction) -> OpenHalf | None:
+    def _open_half(self, wanted: EndTransaction, caller: Caller) -> OpenHalf | None:
         """The half that is decided, if it is not done with. Raises RemotingRefusedError if another
         one stands there, or if it is one of several messages."""
         fold = self._store.transactions
@@ -137,14 +140,14 @@ class TransactionMethods:
             together = [] if half is None else fold.of(half.half.transaction_id)
         if half is None:
             return None
-        _check(wanted, half.half, half.queue_offset)
+        _check(wanted, half.half, half.queue_offset, caller)
         if any(each.half.key != half.half.key for each in together):
             raise _not_found(
                 wanted, "it is one message of several in a transaction, which end together"
             )
         return half
 
-    def _ended_half(self, wanted: EndTransaction) -> _Found:
+    def _ended_half(self, wanted: EndTransaction, caller: Caller) -> _Found:
         """The same of a half that the fold does not have any more: what its record says."""
         try:
             # in its queue: a body can have bytes in it that look like a half
@@ -154,8 +157,8 @@ class TransactionMethods:
             raise _not_found(wanted, str(error)) from None
         half = half_of(record) if record.topic == HALF_TOPIC else None
         if half is None:
-            raise _not_found(wanted, "another record is there")
-        _check(wanted, half, record.queue_offset)
+            raise _not_found(wanted, ANOTHER)
+        _check(wanted, half, record.queue_offset, caller)
         return _Found(half.transaction_id, half.topic)
 
     def _sent_again(self, half: OpenHalf) -> list[str]:
@@ -164,10 +167,13 @@ class TransactionMethods:
             return self._named.sent_again(half, fold.of_key(half.half.key))
 
 
-def _check(wanted: EndTransaction, half: Half, queue_offset: int) -> None:
+def _check(wanted: EndTransaction, half: Half, queue_offset: int, caller: Caller) -> None:
+    """What a half says is for who may write its topic."""
     fault = mismatch(wanted, group=half.group, key=half.key, queue_offset=queue_offset)
     if fault is not None:
-        raise _not_found(wanted, fault)
+        identity = caller.restricted
+        shown = identity is None or identity.may(Right.WRITE, half.topic)
+        raise _not_found(wanted, fault if shown else ANOTHER)
 
 
 def _not_found(wanted: EndTransaction, why: str) -> RemotingRefusedError:

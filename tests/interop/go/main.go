@@ -1,6 +1,6 @@
 // What a Go program does with RocketMQ's client: each kind of send, a push consumer that fails one
 // message once, a pull of each queue, order by key, delays, and transactions. It prints one object of
-// JSON, without what differs by chance.
+// JSON, by scenario, without what differs by chance.
 //
 //	usage: clients NAME_SERVER BROKER_NAME
 //
@@ -23,20 +23,19 @@ func main() {
 	seen := map[string]interface{}{}
 	var lock sync.Mutex
 	var wait sync.WaitGroup
-	for name, scenario := range map[string]func(primitive.NamesrvAddr) interface{}{
-		"sent":         sent,
-		"ordered":      ordered,
-		"delayed":      delayed,
-		"transactions": transactions,
+	for _, play := range []func(primitive.NamesrvAddr) map[string]interface{}{
+		sent, orderly, delayed, transactions,
 	} {
-		name, scenario := name, scenario
+		play := play
 		wait.Add(1)
 		go func() {
 			defer wait.Done()
-			found := scenario(names)
+			found := play(names)
 			lock.Lock()
 			defer lock.Unlock()
-			seen[name] = found
+			for scenario, what := range found {
+				seen[scenario] = what
+			}
 		}()
 	}
 	wait.Wait()

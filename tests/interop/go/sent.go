@@ -20,43 +20,36 @@ const (
 	patience = 90 * time.Second
 )
 
-func sent(names primitive.NamesrvAddr) interface{} {
-	statuses := send(names)
+func sent(names primitive.NamesrvAddr) map[string]interface{} {
+	found := send(names)
 	keys, times := push(names)
-	return map[string]interface{}{
-		"statuses": statuses, "received": keys, "times": times, "pulled": pull(names),
-	}
+	found["retried"] = map[string]interface{}{"received": keys, "times": times}
+	found["pull"] = pull(names)
+	return found
 }
 
 // Ten in turn, five in one batch, five that are waited for at the end, five without an answer.
-func send(names primitive.NamesrvAddr) map[string]int {
+func send(names primitive.NamesrvAddr) map[string]interface{} {
 	p, err := rocketmq.NewProducer(producer.WithNameServer(names), producer.WithGroupName("go-producers"))
 	check(err)
 	check(p.Start())
 	defer p.Shutdown()
-	statuses := map[string]int{}
+	var one, many, async statuses
 	for i := 0; i < 10; i++ {
 		result, err := p.SendSync(context.Background(), message("Sent", i))
-		check(err)
-		statuses[fmt.Sprint("sync ", result.Status)]++
+		one.add(result, err)
 	}
 	batch := []*primitive.Message{}
 	for i := 10; i < 15; i++ {
 		batch = append(batch, message("Sent", i))
 	}
-	result, err := p.SendSync(context.Background(), batch...)
-	check(err)
-	statuses[fmt.Sprint("batch ", result.Status)]++
-	var lock sync.Mutex
+	many.add(p.SendSync(context.Background(), batch...))
 	var wait sync.WaitGroup
 	for i := 15; i < 20; i++ {
 		wait.Add(1)
 		answered := func(_ context.Context, result *primitive.SendResult, err error) {
-			check(err)
-			lock.Lock()
-			defer lock.Unlock()
-			statuses[fmt.Sprint("async ", result.Status)]++
-			wait.Done()
+			defer wait.Done()
+			async.add(result, err)
 		}
 		check(p.SendAsync(context.Background(), answered, message("Sent", i)))
 	}
@@ -65,7 +58,25 @@ func send(names primitive.NamesrvAddr) map[string]int {
 		check(p.SendOneWay(context.Background(), message("Sent", i)))
 	}
 	time.Sleep(time.Second) // a connection that closes loses what was not sent yet
-	return statuses
+	return map[string]interface{}{
+		"sync": one.counts, "batch": many.counts, "async": async.counts, "oneway": messages - 20,
+	}
+}
+
+// How many answers had which status.
+type statuses struct {
+	lock   sync.Mutex
+	counts map[string]int
+}
+
+func (s *statuses) add(result *primitive.SendResult, err error) {
+	check(err)
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if s.counts == nil {
+		s.counts = map[string]int{}
+	}
+	s.counts[fmt.Sprint("status ", result.Status)]++
 }
 
 // The keys that came, and how often a message came for the first time and again.
@@ -110,16 +121,13 @@ func pull(names primitive.NamesrvAddr) []string {
 	keys := map[string]bool{}
 	for id := 0; id < queues; id++ {
 		queue := &primitive.MessageQueue{Topic: "Sent", BrokerName: os.Args[2], QueueId: id}
-		for offset := int64(0); ; {
+		for offset, end := int64(0), int64(1); offset < end; {
 			result, err := c.PullFrom(context.Background(), queue, offset, 32)
 			check(err)
-			if result.Status != primitive.PullFound {
-				break
-			}
 			for _, each := range result.GetMessageExts() {
 				keys[fmt.Sprint(each.GetKeys(), " ", string(each.Body))] = true
 			}
-			offset = result.NextBeginOffset
+			offset, end = result.NextBeginOffset, result.MaxOffset
 		}
 	}
 	return sorted(keys)

@@ -22,7 +22,7 @@ const (
 
 // The numbers of each sharding key as an ordered consumer got them. It fails one message once, and
 // what follows in its queue waits for it.
-func ordered(names primitive.NamesrvAddr) interface{} {
+func orderly(names primitive.NamesrvAddr) map[string]interface{} {
 	keys := []string{"a", "b", "c"}
 	p, err := rocketmq.NewProducer(producer.WithNameServer(names), producer.WithGroupName("go-ordering"),
 		producer.WithQueueSelector(producer.NewHashQueueSelector()))
@@ -68,11 +68,11 @@ func ordered(names primitive.NamesrvAddr) interface{} {
 	check(c.Shutdown())
 	lock.Lock()
 	defer lock.Unlock()
-	return found
+	return map[string]interface{}{"orderly": found}
 }
 
 // Whether three messages came when they were due.
-func delayed(names primitive.NamesrvAddr) interface{} {
+func delayed(names primitive.NamesrvAddr) map[string]interface{} {
 	p, err := rocketmq.NewProducer(producer.WithNameServer(names), producer.WithGroupName("go-delaying"))
 	check(err)
 	check(p.Start())
@@ -93,15 +93,19 @@ func delayed(names primitive.NamesrvAddr) interface{} {
 		}
 		found[each.GetKeys()+" "+when] = true
 	})
-	return sorted(found)
+	return map[string]interface{}{"delayed": sorted(found)}
 }
 
 type decider struct{}
 
 func (decider) ExecuteLocalTransaction(half *primitive.Message) primitive.LocalTransactionState {
-	return map[string]primitive.LocalTransactionState{
-		"commit": primitive.CommitMessageState, "rollback": primitive.RollbackMessageState,
-	}[half.GetProperty(halfOutcome)]
+	switch half.GetProperty(halfOutcome) {
+	case "commit":
+		return primitive.CommitMessageState
+	case "rollback":
+		return primitive.RollbackMessageState
+	}
+	return primitive.UnknowState
 }
 
 func (decider) CheckLocalTransaction(half *primitive.MessageExt) primitive.LocalTransactionState {
@@ -111,10 +115,12 @@ func (decider) CheckLocalTransaction(half *primitive.MessageExt) primitive.Local
 	return primitive.RollbackMessageState
 }
 
-// Which of four halves were delivered: two are decided at once, two when the producer is asked.
-func transactions(names primitive.NamesrvAddr) interface{} {
+// Which of four halves were delivered: two are decided at once, two when the producer is asked. All
+// clients of one instance share a connection, which passes questions on to the producer that made it:
+// so this one has an instance of its own.
+func transactions(names primitive.NamesrvAddr) map[string]interface{} {
 	p, err := rocketmq.NewTransactionProducer(decider{}, producer.WithNameServer(names),
-		producer.WithGroupName("go-deciding"))
+		producer.WithGroupName("go-deciding"), producer.WithInstanceName("Halves"))
 	check(err)
 	check(p.Start())
 	defer p.Shutdown()
@@ -131,13 +137,13 @@ func transactions(names primitive.NamesrvAddr) interface{} {
 	receive(names, "Halves", 2, func(each *primitive.MessageExt) {
 		found[fmt.Sprint(each.GetKeys(), " ", each.GetProperty(halfOutcome))] = true
 	})
-	return sorted(found)
+	return map[string]interface{}{"transactions": sorted(found)}
 }
 
 // Have a push consumer take `count` messages of the topic.
 func receive(names primitive.NamesrvAddr, topic string, count int, take func(*primitive.MessageExt)) {
 	var lock sync.Mutex
-	c, err := rocketmq.NewPushConsumer(consumer.WithNameServer(names),
+	c, err := rocketmq.NewPushConsumer(consumer.WithNameServer(names), consumer.WithInstance(topic),
 		consumer.WithGroupName("go-"+topic), consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset))
 	check(err)
 	taken := 0

@@ -12,7 +12,8 @@ from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.node.access.caller import Caller
 from tandemlog_server.node.error_status import RequestRefusedError, not_sure
 from tandemlog_server.node.pulls.group_kind import GroupKinds, MemberKind
-from tandemlog_server.node.remoting.clients.client_methods import ClientMethods
+from tandemlog_server.node.pulls.read_turns import ReadTurns
+from tandemlog_server.node.remoting.clients.client_methods import TOLD_AT_ONCE, ClientMethods
 from tandemlog_server.node.remoting.clients.lock_methods import LockMethods
 from tandemlog_server.node.remoting.cluster.topic_creation import TopicCreation
 from tandemlog_server.node.remoting.door.remoting_call import RemotingCall, RemotingRefusedError
@@ -105,9 +106,11 @@ class Node:
         self.current = CurrentRole(role or Master())
         self.kinds = GroupKinds()
         store = self.bench.store
+        self.turns = ReadTurns(1, 64 << 20)
         self.clients = ClientMethods(
-            store, self.current, self.kinds, TopicCreation(store, self.current, {}), self.time
-        )
+            store, self.current, self.kinds, TopicCreation(store, self.current, {}), self.time,
+            turns=self.turns,
+        )  # fmt: skip
         self.locks = LockMethods(store, self.current, self.time)
 
     def time(self) -> float:
@@ -161,6 +164,27 @@ async def test_members_hear_of_each_other_and_get_one_list() -> None:
     one.close()
     with pytest.raises(RemotingRefusedError, match="no client consumes"):
         await node.ask(38, one, consumerGroup="g")
+
+
+async def test_news_for_very_many_is_told_in_turns() -> None:
+    """40 clients with the same 40 groups: the last one is news for 1,600 of them."""
+    node = Node()
+    groups = [f"g{number}" for number in range(40)]
+    links = [Link(str(number)) for number in range(40)]
+    for number, link in enumerate(links):
+        await node.beat(link, f"c{number}", *groups)
+    node.clients._untold.clear()
+    for link in links:
+        link.pushed.clear()
+    links[0].close()
+    others = links[1:]
+    assert sum(len(link.pushed) for link in others) == TOLD_AT_ONCE < len(others) * len(groups)
+    running = asyncio.create_task(node.clients.run())
+    for _ in range(200):
+        await asyncio.sleep(0)
+    for link in others:
+        assert {fields["consumerGroup"] for _, fields, _ in link.pushed} == set(groups)
+    running.cancel()
 
 
 async def test_a_member_leaves() -> None:
@@ -268,6 +292,21 @@ async def test_mqadmin_sees_who_is_connected() -> None:
     groups = await node.ask(300, one, topic="T")
     assert groups is not None
     assert json.loads(groups.body) == {"groupList": ["g"]}
+
+
+async def test_what_is_said_of_many_members_counts_until_it_is_taken() -> None:
+    """A client may ask for it hundreds of times in one packet, and take nothing."""
+    node = Node()
+    links = [Link(str(number)) for number in range(70)]
+    for number, link in enumerate(links):
+        await node.beat(link, f"{number}-{'x' * 200}", "g")
+    for code, fields in ((38, {"consumerGroup": "g"}), (203, {"consumerGroup": "g"})):
+        caller = Caller(peer="ipv4:10.0.0.9:1")
+        call = RemotingCall(Command(code, fields=fields), caller, cast("Any", links[0]))
+        answer = await node.clients.methods()[code].serve(call)
+        assert answer is not None
+        assert node.turns.held_bytes == caller.held_bytes >= len(answer.body)
+        node.turns.release(caller)
 
 
 async def test_a_question_is_forwarded_to_the_client() -> None:

@@ -62,6 +62,8 @@ async def test_the_same_send_gets_the_answer_of_its_first_copy(topic: str) -> No
     record = bench.store.reader.record_at(0)
     assert answer is not None
     assert answer.opaque == 5
+    assert await repeated.answer(replace(request, fields={**request.fields, "e": "2"})) is None
+    assert await repeated.answer(replace(request, fields={**request.fields, "e": "-1"})) is not None
     assert answer.fields == {
         "msgId": decode_record(record).msg_id,
         "queueId": "1",
@@ -77,6 +79,8 @@ async def test_another_send_with_the_same_key_is_another_message() -> None:
         replace(request, body=b"two"),
         replace(request, fields={**request.fields, "g": "17"}),
         replace(request, fields={**request.fields, "b": "U"}),
+        # sent twice in one millisecond, to two queues in turn: both were acknowledged
+        replace(request, fields={**request.fields, "e": "2"}),
         replace(request, fields={**request.fields, "i": "UNIQ_KEY\x01K2\x02"}),
         replace(request, fields={**request.fields, "i": ""}),
         replace(request, fields={**request.fields, "m": "true"}),

@@ -145,6 +145,21 @@ async def test_a_body_that_looks_like_a_half_ends_no_transaction(
     assert await world.bodies() == ["a"]
 
 
+@pytest.mark.parametrize("ended", [False, True])
+async def test_a_wrong_decision_says_nothing_of_a_half_of_others(
+    world: ClassicTransactions, *, ended: bool
+) -> None:
+    place = world.send("a")
+    if ended:
+        await world.decide(place, ROLLBACK)
+        await world.bodies()
+    world.caller = STRANGER
+    for changes in ({"producerGroup": "x"}, {"msgId": "b", "transactionId": "b"}):
+        with pytest.raises(RemotingRefusedError, match="another record is there") as refused:
+            await world.decide(place, COMMIT, **changes)
+        assert "billing" not in str(refused.value)
+
+
 # ---- a message that was sent again
 
 

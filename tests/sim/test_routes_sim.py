@@ -1,0 +1,47 @@
+"""Consumers read on while masters are killed, and what the checker must notice.
+
+`ROUTES_SEEDS=1000-1400` plays other runs than the fixed ones.
+"""
+
+import os
+from collections import Counter
+from unittest.mock import patch
+
+import pytest
+
+from sim.routes_mutations import MUTATIONS
+from sim.routes_world import BrokenPromiseError, play
+
+pytestmark = pytest.mark.sim
+
+FIXED = range(6)
+ENOUGH = 40
+"""Runs in which a mutation must show itself."""
+
+
+def seeds() -> range:
+    first, dash, last = os.environ.get("ROUTES_SEEDS", "").partition("-")
+    return range(int(first), int(last)) if dash else FIXED
+
+
+def test_no_consumer_reads_from_a_node_that_is_gone() -> None:
+    seen = sum((play(seed).seen for seed in seeds()), start=Counter[str]())
+    assert seen["pull"] > 10_000
+    assert seen["kill"] > 20
+    assert seen["elected"] > seen["kill"]
+
+
+def test_a_run_repeats() -> None:
+    assert play(3).log == play(3).log
+
+
+@pytest.mark.parametrize("rule", MUTATIONS)
+def test_a_rule_that_is_off_is_noticed(rule: str) -> None:
+    mutation = MUTATIONS[rule]
+    with patch.object(mutation.target, mutation.name, mutation.instead):
+        for seed in range(ENOUGH):
+            try:
+                play(seed)
+            except BrokenPromiseError:
+                return
+    pytest.fail(f"{ENOUGH} runs did not notice: {rule}")

@@ -19,6 +19,8 @@ from benchmarks.seeds.servers import Server
 
 QUEUES: Final = 8
 """Of a topic: what a broker makes by itself."""
+BATCH: Final = 32
+"""Messages of a batch, and of a pull."""
 PACED_S: Final = 3
 PACED: Final = "paced"
 OWN_CLIENT: Final = ("sync", "async", "batch", "push", "pull")
@@ -36,8 +38,8 @@ class Size:
     pace: int = 2_000
 
     def of_queue(self, topics: int) -> int:
-        """Messages to read in each queue of so many topics."""
-        return self.filled // (topics * QUEUES)
+        """Messages to read in each queue of so many topics: full batches, and one at least."""
+        return max(self.filled // (topics * QUEUES * BATCH), 1) * BATCH
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,9 +128,8 @@ def test_the_section_takes_the_place_of_the_last_one_and_of_nothing_else() -> No
 
 def test_each_queue_has_its_part_of_what_is_read() -> None:
     assert [FULL.of_queue(topics) for topics in (64, 128, 256)] == [256, 128, 64]
-    assert all(size.of_queue(topics) % 32 == 0 for size in (FULL, QUICK) for topics in (64, 128)), (
-        "full batches"
-    )
+    assert [QUICK.of_queue(topics) for topics in (64, 128, 256)] == [64, 32, 32], "full batches"
+    assert Size(1, filled=512 * 33).of_queue(64) == 32
     assert QUICK.of_queue(64) * 64 * QUEUES == QUICK.filled
 
 

@@ -163,14 +163,15 @@ def read_batch_ack(body: bytes) -> list[BatchAck]:
     rows = document.get("acks")
     if not isinstance(rows, list) or len(rows) > MAX_BATCHES:
         raise FormatError(f"a BATCH_ACK_MESSAGE has a list `acks` of at most {MAX_BATCHES} parts")
-    acks = [_batch(row) for row in rows]
-    count = sum(len(each.queue_offsets) for each in acks)
-    if count > MAX_ACKS:
-        raise FormatError(f"a BATCH_ACK_MESSAGE names {count} messages, the most is {MAX_ACKS}")
+    acks: list[BatchAck] = []
+    room = MAX_ACKS
+    for row in rows:
+        acks.append(_batch(row, room))
+        room -= len(acks[-1].queue_offsets)
     return acks
 
 
-def _batch(row: object) -> BatchAck:
+def _batch(row: object, room: int) -> BatchAck:
     if not isinstance(row, Mapping):
         raise FormatError("a part of a BATCH_ACK_MESSAGE is no object")
     texts = [_member(row, short, name) for short, name in (("c", "consumerGroup"), ("t", "topic"))]
@@ -190,7 +191,15 @@ def _batch(row: object) -> BatchAck:
         raise FormatError(
             "a part of a BATCH_ACK_MESSAGE is of a retry topic, which only RocketMQ's broker fills"
         )
-    offsets = tuple(start + bit for bit in _bits(bits))
+    data = _bit_set(bits)
+    # before any of them is a number: a request of 1 MiB may name six millions
+    count = int.from_bytes(data).bit_count()
+    if count > room:
+        raise FormatError(
+            f"a BATCH_ACK_MESSAGE names {MAX_ACKS - room + count} messages or more, the most is "
+            f"{MAX_ACKS}"
+        )
+    offsets = tuple(start + bit for bit in _bits(data))
     return BatchAck(group, topic, queue_id, offsets, delivery)
 
 
@@ -198,7 +207,7 @@ def _member(row: Mapping[str, object], short: str, name: str) -> object:
     return row.get(short, row.get(name))
 
 
-def _bits(value: object) -> Iterable[int]:
+def _bit_set(value: object) -> bytes:
     """Of a BitSet: fastjson writes its bytes, the lowest first, as a text of base64."""
     most = MAX_BITS // 8
     try:
@@ -207,11 +216,14 @@ def _bits(value: object) -> Iterable[int]:
         data = None
     if data is None or len(data) > most:
         raise FormatError(f"a bitSet is a text of base64, of at most {most} bytes")
-    number = int.from_bytes(data, "little")
-    while number:
-        bit = number & -number
-        yield bit.bit_length() - 1
-        number ^= bit
+    return data
+
+
+def _bits(data: bytes) -> Iterable[int]:
+    for index, byte in enumerate(data):
+        for bit in range(8) if byte else ():
+            if byte >> bit & 1:
+                yield index * 8 + bit
 
 
 def _queue(fields: Fields) -> int:

@@ -210,6 +210,47 @@ VALID: Final[Mapping[int, tuple[Mapping[str, str], bytes]]] = {
     215: ({"topic": "gone"}, b""),
     222: ({"topic": TOPIC, "group": GROUP, "timestamp": "0", "isForce": "true"}, b""),
     307: ({"consumerGroup": GROUP, "clientId": "nobody", "jstackEnable": "false"}, b""),
+    200_050: (
+        {
+            **_QUEUE,
+            "consumerGroup": GROUP,
+            "queueId": "-1",
+            "maxMsgNums": "8",
+            "invisibleTime": "1000",
+            "pollTime": "50",
+            "bornTime": "0",
+            "initMode": "0",
+            "exp": "*",
+            "expType": "TAG",
+            "order": "false",
+            "attemptId": "a",
+        },
+        b"",
+    ),
+    200_051: (
+        {**_QUEUE, "consumerGroup": GROUP, "offset": "0", "extraInfo": "0 1 1000 3 0 b 0 0"},
+        b"",
+    ),
+    200_052: ({**_QUEUE, "consumerGroup": GROUP, "maxMsgNums": "4"}, b""),
+    200_053: (
+        {
+            **_QUEUE,
+            "consumerGroup": GROUP,
+            "offset": "0",
+            "extraInfo": "0 1 1000 3 0 b 0 0",
+            "invisibleTime": "1000",
+        },
+        b"",
+    ),
+    200_054: ({**_QUEUE, "consumerGroup": GROUP, "pollTime": "50", "bornTime": "0"}, b""),
+    200_055: ({**_QUEUE, "consumerGroup": GROUP}, b""),
+    200_151: (
+        {},
+        _row(
+            brokerName="b",
+            acks=[{"c": GROUP, "t": TOPIC, "r": "0", "so": 0, "q": 0, "rq": 3, "b": "Aw=="}],
+        ),
+    ),
     361: ({**_QUEUE, "consumerGroup": GROUP, "queueOffset": "0", "maxMsgNums": "1"}, b""),
     370: ({"topic": TOPIC, "recallHandle": "djEgdCBiIDEga2V5", "producerGroup": "p"}, b""),
 }
@@ -221,8 +262,8 @@ GENERAL: Final = {
 CODES: Final = tuple(
     sorted({each for each in vars(RequestCode).values() if isinstance(each, int)} | {*VALID})
 )
-NO_ANSWER: Final = frozenset({11, 361, 37})
-"""A pull may be parked, and a producer that does not know gets none."""
+NO_ANSWER: Final = frozenset({11, 361, 37, 200_050, 200_054})
+"""A pull or a pop may be parked, and a producer that does not know gets none."""
 
 
 def frame(seed: int, number: int, sign: Sign | None = None) -> Frame:

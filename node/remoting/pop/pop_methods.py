@@ -241,6 +241,7 @@ class PopMethods:
         return call.request.response(
             body,
             code=ResponseCode.SUCCESS if body else ResponseCode.PULL_NOT_FOUND,
+            remark="FOUND" if body else "NO_MESSAGE_IN_QUEUE",
             fields=pop_answer(now_ms, 0, 0, rest),
         )
 

@@ -2,12 +2,14 @@
 
 import base64
 import json
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tandemlog.format.errors import FormatError
+from tandemlog_server.rocketmq.clients import pop_requests
 from tandemlog_server.rocketmq.clients.pop_requests import (
     ALL_QUEUES,
     BatchAck,
@@ -125,6 +127,24 @@ def test_acknowledgements_by_bits_are_read() -> None:
 def test_what_is_no_batch_is_refused(acks: object) -> None:
     with pytest.raises(FormatError):
         read_batch_ack(json.dumps({"acks": acks}).encode())
+
+
+def test_a_request_that_names_millions_is_refused_before_they_are_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """90 sets of 65,536 bits fit into one request."""
+    made: list[bytes] = []
+    real = pop_requests._bits
+
+    def counted(data: bytes) -> Iterable[int]:
+        made.append(data)
+        return real(data)
+
+    monkeypatch.setattr(pop_requests, "_bits", counted)
+    full = {**PART, "b": base64.b64encode(b"\xff" * 8_192).decode()}
+    with pytest.raises(FormatError, match="names 65536 messages or more, the most is 10000"):
+        read_batch_ack(json.dumps({"acks": [full] * 90}).encode())
+    assert made == []
 
 
 @given(st.sets(st.integers(0, 2_000), max_size=50), st.integers(0, 1 << 40))

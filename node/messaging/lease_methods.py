@@ -18,6 +18,7 @@ from tandemlog.rocketmq_v2 import messaging_pb2 as v2
 from tandemlog_server.rocketmq.messaging.receipt_handles import encoded_handles, result_status
 from tandemlog_server.rocketmq.messaging.refusals import MessagingRefusedError, made_status
 from tandemlog_server.rocketmq.messaging.resources import group_of
+from tandemlog_server.rocketmq.messaging.times import milliseconds
 
 from ..access.identities import Right
 from ..work.work_service import WorkService
@@ -85,7 +86,7 @@ class LeaseMethods:
         """The handle stays the same, and is in the answer: a client keeps what it is given. Raises
         as `ack`."""
         group = self._group(request.group, call)
-        duration_ms = request.invisible_duration.ToMilliseconds()
+        duration_ms = milliseconds(request.invisible_duration)
         if not 0 <= duration_ms <= MAX_LEASE_MS:
             raise MessagingRefusedError(
                 v2.ILLEGAL_INVISIBLE_TIME,

@@ -26,6 +26,7 @@ from tandemlog_server.rocketmq.messaging.delivered_messages import delivered
 from tandemlog_server.rocketmq.messaging.filters import read_filter
 from tandemlog_server.rocketmq.messaging.refusals import MessagingRefusedError, made_status
 from tandemlog_server.rocketmq.messaging.resources import group_of, topic_of
+from tandemlog_server.rocketmq.messaging.times import milliseconds
 from tandemlog_server.storage.message_store import MessageStore
 
 from ..access.identities import Right
@@ -121,7 +122,7 @@ class ReceiveMethods:
     ) -> ReceiveRequest:
         lease_ms = RENEWED_MS
         if not request.auto_renew:
-            lease_ms = request.invisible_duration.ToMilliseconds()
+            lease_ms = milliseconds(request.invisible_duration)
             if not MIN_LEASE_MS <= lease_ms <= MAX_LEASE_MS:
                 raise MessagingRefusedError(
                     v2.ILLEGAL_INVISIBLE_TIME,
@@ -129,7 +130,7 @@ class ReceiveMethods:
                 )
         wait_ms = POLL_MS
         if request.HasField("long_polling_timeout"):
-            wait_ms = request.long_polling_timeout.ToMilliseconds()
+            wait_ms = milliseconds(request.long_polling_timeout)
         if call.deadline is not None:
             left_ms = int(1000 * (call.deadline - self._loop.time() - ANSWER_S))
             wait_ms = min(wait_ms, left_ms)

@@ -42,6 +42,7 @@ from tandemlog_server.rocketmq.messaging.refusals import (
 )
 from tandemlog_server.rocketmq.messaging.resources import topic_of
 from tandemlog_server.rocketmq.messaging.sent_messages import message_group_of, stored_message
+from tandemlog_server.rocketmq.messaging.times import milliseconds
 from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.metadata.topics import TopicConfig
 
@@ -193,7 +194,7 @@ class SendMethods:
             )
         system, most_ms = message.system_properties, self._store.config.max_delay_ms
         if system.message_type == v2.DELAY:
-            due_ms = system.delivery_timestamp.ToMilliseconds()
+            due_ms = milliseconds(system.delivery_timestamp)
             if due_ms <= 0 or due_ms > now_ms + most_ms:
                 raise MessagingRefusedError(
                     v2.ILLEGAL_DELIVERY_TIME,

@@ -15,6 +15,7 @@ from tandemlog.format.lease.policy import GroupPolicy, Ordering
 from tandemlog.rocketmq_v2 import messaging_pb2 as v2
 
 from .refusals import MessagingRefusedError
+from .times import milliseconds
 
 CONSUMERS: Final = frozenset({v2.PUSH_CONSUMER, v2.SIMPLE_CONSUMER})
 RECEIVE_BATCH: Final = 32
@@ -68,7 +69,7 @@ def answered(said: v2.Settings, facts: NodeFacts) -> v2.Settings:
     policy, subscription = facts.policy, made.subscription
     subscription.fifo = policy.ordering is not Ordering.NONE
     subscription.receive_batch_size = RECEIVE_BATCH
-    asked_ms = said.subscription.long_polling_timeout.ToMilliseconds() or POLL_MS
+    asked_ms = milliseconds(said.subscription.long_polling_timeout) or POLL_MS
     poll_ms = min(max(asked_ms, LEAST_POLL_MS), MOST_POLL_MS)
     subscription.long_polling_timeout.FromMilliseconds(poll_ms)
     backoff = made.backoff_policy

@@ -30,6 +30,7 @@ from ..clients.stored_message import StoredMessage
 from .refusals import MessagingRefusedError
 from .reserved_names import is_reserved
 from .resources import full_name
+from .times import milliseconds
 
 BORN_HOST: Final = "__BORNHOST"
 TRACE_CONTEXT: Final = "traceparent"
@@ -61,7 +62,7 @@ def stored_message(message: v2.Message, queue_id: int, now_ms: int) -> StoredMes
         # whom the node asks about it is known by the topic
         properties[PRODUCER_GROUP] = full_name(message.topic)
     if kind == v2.DELAY:
-        properties[TIMER_DELIVER_MS] = str(system.delivery_timestamp.ToMilliseconds())
+        properties[TIMER_DELIVER_MS] = str(milliseconds(system.delivery_timestamp))
     if system.message_group:
         properties[SHARDING_KEY] = message_group_of(system)
     if system.trace_context:
@@ -70,7 +71,7 @@ def stored_message(message: v2.Message, queue_id: int, now_ms: int) -> StoredMes
     if system.born_host:
         _check_text(system.born_host, "born_host", MOST_TEXT_CHARACTERS, v2.BAD_REQUEST)
         properties[BORN_HOST] = system.born_host
-    born_ms = system.born_timestamp.ToMilliseconds() if system.HasField("born_timestamp") else 0
+    born_ms = milliseconds(system.born_timestamp) if system.HasField("born_timestamp") else 0
     return StoredMessage(
         full_name(message.topic),
         queue_id,

@@ -1,0 +1,231 @@
+"""Requests that arrive at a node that does not lead: handed on, parked, repeated.
+
+`Front` is a door of a slave in front of a whole node, with a cluster that a test moves."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc import aio
+
+from fakes.inner_node import until
+from fakes.messaging_client import MessagingClient, a_client, a_node
+from tandemlog.rocketmq_v2 import messaging_pb2 as v2
+from tandemlog.v1 import common_pb2
+from tandemlog_server.node.error_status import RequestRefusedError
+from tandemlog_server.node.messaging.client_sessions import ClientSessions
+from tandemlog_server.node.messaging.master_calls import HandingLimits, MasterCalls
+from tandemlog_server.node.messaging.messaging_call import HANDED_ON, Answers, MessagingCall, Method
+from tandemlog_server.node.messaging.messaging_door import MessagingDoor
+from tandemlog_server.node.messaging.messaging_server import MessagingServer
+from tandemlog_server.node.messaging.telemetry import Telemetry
+from tandemlog_server.node.messaging.telemetry_relay import TelemetryRelay
+from tandemlog_server.node.node import Node
+from tandemlog_server.node.services.call_door import CallDoor
+from tandemlog_server.node.settings.listen_endpoints import usable
+from tandemlog_server.node.settings.sections import TransactionsSection
+from tandemlog_server.rocketmq.messaging.refusals import made_status
+
+PARK_S = 5.0
+
+
+class MovedCluster:
+    """Where a test says that the master is."""
+
+    def __init__(self, address: str = "") -> None:
+        self.address = address
+        self.led = False
+
+    def leads(self) -> bool:
+        return self.led
+
+    def master_address(self) -> str:
+        return self.address
+
+
+async def not_here(_: Any, __: MessagingCall) -> Answers:
+    raise RequestRefusedError(common_pb2.NOT_MASTER, "this node is no master")
+
+
+METHODS = (
+    Method("SendMessage", v2.SendMessageRequest, v2.SendMessageResponse, not_here),
+    Method("AckMessage", v2.AckMessageRequest, v2.AckMessageResponse, not_here),
+    Method("EndTransaction", v2.EndTransactionRequest, v2.EndTransactionResponse, not_here),
+    Method(
+        "ReceiveMessage",
+        v2.ReceiveMessageRequest,
+        v2.ReceiveMessageResponse,
+        not_here,
+        streams=True,
+        without_master=made_status(v2.MESSAGE_NOT_FOUND),
+    ),
+    Method(
+        "Heartbeat",
+        v2.HeartbeatRequest,
+        v2.HeartbeatResponse,
+        not_here,
+        parks=False,
+        without_master=made_status(v2.OK),
+    ),
+)
+
+
+class Front:
+    """See the module."""
+
+    def __init__(self, node: Node, address: str = "", park_s: float = PARK_S) -> None:
+        self.cluster = MovedCluster(address)
+        self.master = MasterCalls(self.cluster, limits=HandingLimits(park_s=park_s))
+        call_door = CallDoor(node._turns, max_calls=100, max_streams=100)
+        door = MessagingDoor(call_door, self.master)
+        sessions = ClientSessions()
+        telemetry = Telemetry(sessions, node.store.groups.policy, 1_000)
+        self.relay = TelemetryRelay(sessions, self.master)
+        handlers = {each.name: door.handler(each) for each in METHODS}
+        handlers["Telemetry"] = door.stream(telemetry.serve, "Telemetry")
+        self.endpoint = usable("front", "127.0.0.1:0")
+        self.server = MessagingServer(
+            handlers, call_door.keeper, largest=1 << 20, connections=100, tls=None
+        )
+        self.server.on_drain(self.master.park_no_more)
+        self.server.on_stop(self.master.close)
+        self.server.run_beside(self.relay.run(), "relay")
+
+
+@asynccontextmanager
+async def fronted(node: Node, **fields: Any) -> AsyncIterator[tuple[Front, MessagingClient]]:
+    front = Front(node, **fields)
+    await front.server.start(front.endpoint)
+    try:
+        async with a_client(front.endpoint) as client:
+            yield front, client
+    finally:
+        await front.server.stop(0.1)
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    quick = TransactionsSection(check_after_ms=1_000, check_interval_ms=1_000)
+    async with a_node(tmp_path, transactions=quick) as node:
+        yield node
+
+
+async def test_what_is_the_masters_is_handed_on(node: Node) -> None:
+    async with fronted(node, address=node.endpoints.rocketmq_grpc) as (front, client):
+        assert (await client.send("T", b"1")).status.code == v2.OK
+        (got,) = await client.receive("T")
+        assert got.body == b"1"
+        assert (await client.ack(got)).status.code == v2.OK
+        assert front.master.handed_on_total == 3
+
+
+async def test_a_send_waits_for_a_master(node: Node) -> None:
+    async with fronted(node) as (front, client):
+        sending = asyncio.create_task(client.send("T", b"1"))
+        await until(lambda: front.master.parked)
+        front.cluster.address = node.endpoints.rocketmq_grpc
+        assert (await sending).status.code == v2.OK
+
+
+async def test_without_a_master_a_receive_is_in_vain_and_a_send_is_tried_again(
+    node: Node,
+) -> None:
+    async with fronted(node, park_s=0.05) as (_, client):
+        assert (await client.send("T", b"1")).status.code == v2.HA_NOT_AVAILABLE
+        assert await client.receive("T") == []
+        answer = await client.ask("Heartbeat", v2.HeartbeatRequest(), v2.HeartbeatResponse)
+        assert answer.status.code == v2.OK
+
+
+async def test_a_node_that_stops_keeps_nothing(node: Node) -> None:
+    async with fronted(node) as (front, client):
+        sending = asyncio.create_task(client.send("T", b"1"))
+        await until(lambda: front.master.parked)
+        front.server.answer_parked()
+        assert (await sending).status.code == v2.HA_NOT_AVAILABLE
+
+
+async def test_a_request_is_handed_on_once(node: Node) -> None:
+    """Of two nodes that take each other for the master, the second one says no."""
+    async with fronted(node, address=node.endpoints.rocketmq_grpc) as (front, _):
+        headers = {HANDED_ON.replace("-", "_"): "1"}
+        async with a_client(front.endpoint, **headers) as client:
+            with pytest.raises(aio.AioRpcError) as refused:
+                await client.send("T", b"1")
+        assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        assert front.master.handed_on_total == 0
+
+
+async def test_a_send_whose_answer_is_lost_is_stored_once(node: Node) -> None:
+    """The first master stores the message and dies; the next one is asked with the mark."""
+    swallowed: list[bytes] = []
+
+    async def swallow(requests: AsyncIterator[bytes], context: Any) -> bytes:
+        async for data in requests:
+            swallowed.append(data)
+            channel: Any = aio.insecure_channel(node.endpoints.rocketmq_grpc)
+            async with channel:
+                call = channel.unary_unary("/apache.rocketmq.v2.MessagingService/SendMessage")
+                await call(data, metadata=(("x-mq-client-id", "c"),))
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "the master was killed")
+        return b""
+
+    handlers: dict[str, Any] = {"SendMessage": grpc.stream_unary_rpc_method_handler(swallow)}
+    endpoint = usable("dying", "127.0.0.1:0")
+    dying = aio.server()
+    dying.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("apache.rocketmq.v2.MessagingService", handlers),)
+    )
+    dying.add_insecure_port(endpoint)
+    await dying.start()
+    async with fronted(node, address=endpoint) as (front, client):
+        sending = asyncio.create_task(client.send("T", b"1"))
+        await until(lambda: swallowed)
+        front.cluster.address = node.endpoints.rocketmq_grpc
+        assert (await sending).status.code == v2.OK
+        assert len(await client.receive("T")) == 1
+    await dying.stop(0)
+
+
+async def test_a_master_that_was_replaced_is_not_waited_for(node: Node) -> None:
+    """It is stopped (SIGSTOP), and its connection stays."""
+
+    async def silent(requests: AsyncIterator[bytes], _: Any) -> bytes:
+        async for _each in requests:
+            await asyncio.Event().wait()
+        return b""
+
+    handlers: dict[str, Any] = {"SendMessage": grpc.stream_unary_rpc_method_handler(silent)}
+    endpoint = usable("silent", "127.0.0.1:0")
+    frozen = aio.server()
+    frozen.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("apache.rocketmq.v2.MessagingService", handlers),)
+    )
+    frozen.add_insecure_port(endpoint)
+    await frozen.start()
+    async with fronted(node, address=endpoint) as (front, client):
+        sending = asyncio.create_task(client.send("T", b"1"))
+        await until(lambda: front.master.handed_on_total)
+        front.cluster.address = node.endpoints.rocketmq_grpc
+        assert (await sending).status.code == v2.OK
+    await frozen.stop(0)
+
+
+async def test_a_producer_of_a_slave_is_asked_about_its_transactions(node: Node) -> None:
+    async with fronted(node) as (front, client):
+        stream = client.telemetry()
+        said = v2.Settings(client_type=v2.PRODUCER)
+        said.publishing.topics.add(name="T")
+        await stream.write(v2.TelemetryCommand(settings=said).SerializeToString())
+        assert v2.TelemetryCommand.FromString(await stream.read()).HasField("settings")
+        # a master is found later, and the producer notices nothing
+        front.cluster.address = node.endpoints.rocketmq_grpc
+        sent = await client.send("T", b"1", message_type=v2.TRANSACTION)
+        async with asyncio.timeout(15):
+            command = v2.TelemetryCommand.FromString(await stream.read())
+        orphan = command.recover_orphaned_transaction_command
+        assert orphan.transaction_id == sent.entries[0].transaction_id

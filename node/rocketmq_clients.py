@@ -43,6 +43,7 @@ from .remoting.cluster.cluster_nodes import ClusterNodes
 from .remoting.cluster.forwarding import Forwarder
 from .remoting.cluster.link_tls import LinkTls
 from .remoting.cluster.master_link import MasterLink
+from .remoting.cluster.order_methods import OrderMethods
 from .remoting.cluster.route_methods import RouteMethods
 from .remoting.cluster.topic_creation import TopicCreation
 from .remoting.cluster.topic_methods import TopicMethods
@@ -278,6 +279,7 @@ def routing_methods(node: ClientsNode, routing: Routing) -> list[Methods]:
     return [
         RouteMethods(store, nodes, topics, routing.forwarder, node.turns),
         TopicMethods(store, nodes, topics, node.turns),
+        OrderMethods(store, nodes, topics),
         BrokerMethods(
             store,
             node.terms,

@@ -24,7 +24,7 @@ from tandemlog.format.constants import (
     PERM_READ,
     PERM_WRITE,
     client_topic_fault,
-    is_system_topic,
+    is_closed_topic,
 )
 from tandemlog.format.words import quoted
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, common_pb2
@@ -337,7 +337,7 @@ def _size(answer: Message) -> int:
 def _refuse_system_topic(name: str) -> None:
     """As RocketMQ does. A name that is merely bad is for who makes the topic to refuse: one that
     is there can be deleted."""
-    if is_system_topic(name):
+    if is_closed_topic(name):
         fault = client_topic_fault(name)
         raise RequestRefusedError(
             common_pb2.INVALID_TOPIC_NAME, f"topic {quoted(name)}: {fault}", field="name"

@@ -118,9 +118,14 @@ def route(topic: TopicConfig, place: Placement, *, aliases: bool = True) -> byte
     }
     if topic.order and topic.perm & PERM_WRITE:
         # a producer then sends to these queues, and to no others
-        parts = [f"{each['brokerName']}:{topic.write_queues}" for each in queues]
-        document["orderTopicConf"] = ";".join(parts)
+        ordered = [str(each["brokerName"]) for each in queues]
+        document["orderTopicConf"] = order_text(ordered, topic.write_queues)
     return encoded(document)
+
+
+def order_text(names: Sequence[str], queues: int) -> str:
+    """The queues of an ordered topic, by each name of the broker that takes messages."""
+    return ";".join(f"{name}:{queues}" for name in names)
 
 
 def cluster_info(place: Placement) -> bytes:

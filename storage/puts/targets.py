@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandemlog.format.arrays.ragged import all_true, first_true
-from tandemlog.format.constants import client_topic_fault, is_system_topic
+from tandemlog.format.constants import client_topic_fault, is_closed_topic
 from tandemlog.format.record.batch import RecordBatch
 from tandemlog.format.words import counted
 
@@ -116,7 +116,7 @@ class PutTargets:
             and config.writable
             and not config.in_batch_queues
             and 0 <= queue_id < config.write_queues
-            and not is_system_topic(topic)
+            and not is_closed_topic(topic)
         )
 
     def message_refusal(self, topic: str, queue_id: int) -> BatchRefusedError | None:

@@ -100,6 +100,8 @@ UNDECIDED_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 """Where a broker puts half messages that were never decided, before it drops them."""
 BROKER_TRANSACTIONS: Final = "CID_RMQ_SYS_TRANS"
 """The group as which a broker reads the two topics above: below its offsets, all is decided."""
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+"""Where RocketMQ's clients write what became of their messages (`enableMsgTrace`)."""
 SYSTEM_TOPICS: Final = frozenset(
     {
         SCHEDULE_TOPIC,
@@ -109,7 +111,7 @@ SYSTEM_TOPICS: Final = frozenset(
         "BenchmarkTest",
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
-        "RMQ_SYS_TRACE_TOPIC",
+        TRACE_TOPIC,
         UNDECIDED_TOPIC,
         "CHECKPOINT_TOPIC",
     }
@@ -127,8 +129,13 @@ _NAME_CHARACTERS: Final = frozenset(
 
 
 def is_system_topic(topic: str) -> bool:
-    """Whether RocketMQ keeps `topic` for itself, so that clients may not put to it."""
+    """Whether RocketMQ keeps `topic` for itself."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def is_closed_topic(topic: str) -> bool:
+    """Whether it is one of these to which no client may put."""
+    return is_system_topic(topic) and topic != TRACE_TOPIC
 
 
 def topic_fault(topic: str, *, new: bool = True) -> str | None:
@@ -145,7 +152,7 @@ def client_topic_fault(topic: str, *, new: bool = True) -> str | None:
     """As topic_fault, and of the topics that RocketMQ keeps for itself, for delayed messages and
     open transactions: no client puts to them, makes or deletes them."""
     fault = topic_fault(topic, new=new)
-    if fault is None and is_system_topic(topic):
+    if fault is None and is_closed_topic(topic):
         return "it is one of the store's own topics"
     return fault
 

@@ -55,6 +55,9 @@ def test_topics_and_messages(mqadmin: Mqadmin, node: str) -> None:
     assert f'"{address}"' in said
     assert '"readQueueNums":4' in said
     assert mqadmin("topicClusterList", "-t", TOPIC).split() == [CLUSTER]
+    said = mqadmin("updateTopic", *where, "-t", "InOrder", "-r", "4", "-w", "4", "-o", "true")
+    assert f"orderConf=[{BROKER_NAME}:4]" in said
+    assert f'"orderTopicConf":"{BROKER_NAME}:4"' in mqadmin("topicRoute", "-t", "InOrder")
 
     message = ["-p", "hello", "-k", "key-1", "-c", "tag-1", "-b", BROKER_NAME, "-i", "1"]
     (sent,) = rows(mqadmin("sendMessage", "-t", TOPIC, *message))

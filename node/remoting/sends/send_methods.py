@@ -28,7 +28,7 @@ from tandemlog.format.constants import (
     UNIQ_KEY,
     WAIT,
     client_topic_fault,
-    is_system_topic,
+    is_closed_topic,
 )
 from tandemlog.format.delay.handle import RecallHandle
 from tandemlog.format.delay.timing import out_ms
@@ -236,7 +236,7 @@ class SendMethods:
 
     @staticmethod
     def _check_name(topic: str) -> None:
-        if is_system_topic(topic):
+        if is_closed_topic(topic):
             raise RemotingRefusedError(
                 ResponseCode.NO_PERMISSION,
                 f"Sending message to topic[{topic}] is forbidden: it is one of the store's own",
@@ -254,7 +254,7 @@ class SendMethods:
                 f"the topic[{name}] sending message is forbidden: its perm is {topic.perm}, and it "
                 f"has {queues} queues to write",
             )
-        if is_system_topic(name) or topic.in_batch_queues:
+        if is_closed_topic(name) or topic.in_batch_queues:
             self._check_name(name)
             raise _illegal(f"topic {quoted(name)} has batch queues, which only RocketMQ has")
         if queue_id < 0:

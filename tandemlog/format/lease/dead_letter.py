@@ -3,7 +3,8 @@
     topic   %DLQ%group, queue 0       body, flag, born time and born host: the message's
     DLQ_ORIGIN_TOPIC  DLQ_ORIGIN_MESSAGE_ID  ORIGIN_MESSAGE_ID  RETRY_TOPIC      as RocketMQ
     reconsume times in the header: attempts                                      as RocketMQ
-    TANDEMLOG_ORIGIN_QUEUE  .._ORIGIN_OFFSET     where the message lies in its topic
+    TANDEMLOG_ORIGIN_QUEUE  .._ORIGIN_OFFSET     where the message lies in its topic; left out where
+                                                 only its copy in the topic of retries is known
     TANDEMLOG_ATTEMPTS  .._LAST_ERROR  .._FIRST_ATTEMPT_MS  .._LAST_ATTEMPT_MS
 
 The message's own properties stay, so a key or a tag finds the dead letter too. What would make the
@@ -99,15 +100,18 @@ def encode_dead_letter(
     """The record of `record`'s dead letter. If the properties have no room for all, the last error
     is left out first."""
     own = plain_properties(record)
-    message_id = record.msg_id
+    first_topic = own.get(RETRY_TOPIC, record.topic)
+    first_id = own.get(FIRST_MESSAGE_ID, record.msg_id)
+    # the copy of a message in the group's topic of retries is not where anybody looks for it
+    retried = record.topic == RETRY_PREFIX + group
     added = {
-        RETRY_TOPIC: own.get(RETRY_TOPIC, record.topic),
-        FIRST_MESSAGE_ID: own.get(FIRST_MESSAGE_ID, message_id),
-        ORIGIN_TOPIC: record.topic,
-        ORIGIN_MESSAGE_ID: message_id,
+        RETRY_TOPIC: first_topic,
+        FIRST_MESSAGE_ID: first_id,
+        ORIGIN_TOPIC: first_topic if retried else record.topic,
+        ORIGIN_MESSAGE_ID: first_id if retried else record.msg_id,
         WAIT: "false",
-        ORIGIN_QUEUE: str(record.queue_id),
-        ORIGIN_OFFSET: str(record.queue_offset),
+        ORIGIN_QUEUE: "" if retried else str(record.queue_id),
+        ORIGIN_OFFSET: "" if retried else str(record.queue_offset),
         ATTEMPTS: str(attempts),
         FIRST_ATTEMPT: str(first_ms) if first_ms else "",
         LAST_ATTEMPT: str(last_ms) if last_ms else "",

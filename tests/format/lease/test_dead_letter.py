@@ -47,6 +47,21 @@ def test_it_keeps_the_message_and_says_what_happened(
     assert decode_dead_letter(letter) == DeadLetter("orders", 3, 41, record.msg_id, 4, error, 7, 9)
 
 
+def test_a_retried_message_comes_from_its_own_topic() -> None:
+    properties = {"RETRY_TOPIC": "orders", "ORIGIN_MESSAGE_ID": "THE-FIRST"}
+    data = encode_record(topic="%RETRY%g", body=b"body", properties=properties, queue_offset=5)
+    letter = letter_of(decode_record(data))
+    said = decode_dead_letter(letter)
+    assert letter.properties["DLQ_ORIGIN_TOPIC"] == said.topic == "orders"
+    assert letter.properties["DLQ_ORIGIN_MESSAGE_ID"] == said.message_id == "THE-FIRST"
+    assert (said.queue_id, said.queue_offset) == (-1, -1)
+    # of another group's topic of retries it is a message like others
+    assert (
+        letter_of(replace(decode_record(data), topic="%RETRY%h")).properties["DLQ_ORIGIN_TOPIC"]
+        == "%RETRY%h"
+    )
+
+
 def test_what_a_store_would_act_on_is_left_out() -> None:
     acted_on = {
         "DELAY": "3", "TIMER_OUT_MS": "1", "REAL_TOPIC": "x", "REAL_QID": "0", "__TL_DUE": "+1",

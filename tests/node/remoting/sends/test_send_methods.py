@@ -173,6 +173,12 @@ async def test_what_cannot_be_stored_is_refused(
     assert rig.node.store.log.wrote.value == 0
 
 
+async def test_clients_write_what_became_of_their_messages(rig: SendRig) -> None:
+    answer = await rig.send("RMQ_SYS_TRACE_TOPIC", b"Pub")
+    assert answer.code == 0, answer.remark
+    assert [each.body for each in await rig.records("RMQ_SYS_TRACE_TOPIC")] == [b"Pub"]
+
+
 async def test_a_large_body_and_a_topic_to_read_are_refused(rig: SendRig) -> None:
     with pytest.raises(RemotingRefusedError, match="limit"):
         await rig.send("T", bytes(100_001))

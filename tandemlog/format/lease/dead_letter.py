@@ -102,7 +102,7 @@ def encode_dead_letter(
     own = plain_properties(record)
     first_topic = own.get(RETRY_TOPIC, record.topic)
     first_id = own.get(FIRST_MESSAGE_ID, record.msg_id)
-    # the copy of a message in the group's topic of retries is not where anybody looks for it
+    # what is looked for is the message, not its copy in the group's topic of retries
     retried = record.topic == RETRY_PREFIX + group
     added = {
         RETRY_TOPIC: first_topic,

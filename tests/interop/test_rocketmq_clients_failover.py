@@ -24,6 +24,7 @@ def test_nothing_is_lost_or_stored_twice_when_masters_are_killed(
     print(version, *rounds, outcome.last, f"tried again {outcome.tried_again}")
     assert not outcome.lost
     assert not outcome.doubled
+    assert not outcome.tried_again
     assert sum(outcome.last["failed"].values()) <= FEW_FAILED
     assert max(each.acknowledgement_gap_ms for each in rounds) < LONGEST_GAP_MS
     assert max(each.delivery_gap_ms for each in rounds) < LONGEST_GAP_MS

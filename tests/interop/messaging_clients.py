@@ -1,0 +1,84 @@
+"""RocketMQ's clients of the 5.x API, from their registries: fetched once, each into a folder of its
+own below tests/interop/target. The Python client has the import name of another package here, so it
+gets a virtual environment."""
+
+import fcntl
+import functools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from interop.jars import TARGET
+
+PYTHON_CLIENT = "rocketmq-python-client==5.1.2"
+NODE_CLIENT = "rocketmq-client-nodejs@1.0.8"
+PROGRAMS = Path(__file__).parent / "messaging"
+
+
+@functools.cache
+def python_client() -> Path:
+    """The Python that has the client."""
+    folder = TARGET / "python-5.1.2"
+
+    def fetch() -> None:
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        pip = [str(folder / "bin" / "pip"), "install", "-q", "--disable-pip-version-check"]
+        subprocess.run([*pip, PYTHON_CLIENT], check=True)
+
+    _once(folder, fetch)
+    return folder / "bin" / "python"
+
+
+@functools.cache
+def node_client() -> Path:
+    """NODE_PATH of the client."""
+    folder = TARGET / "node-1.0.8"
+
+    def fetch() -> None:
+        folder.mkdir(exist_ok=True)
+        command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts"]
+        subprocess.run([*command, NODE_CLIENT], check=True, cwd=folder, stdout=subprocess.DEVNULL)
+
+    _once(folder, fetch)
+    return folder / "node_modules"
+
+
+def _once(folder: Path, fetch: Callable[[], None]) -> None:
+    TARGET.mkdir(exist_ok=True)
+    done = TARGET / f"{folder.name}.complete"
+    with (TARGET / f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            fetch()
+            done.touch()
+
+
+def python_program(home: Path, *arguments: str) -> "subprocess.Popen[str]":
+    """What it prints in the end is a line of JSON; it writes its log below `home`."""
+    home.mkdir(exist_ok=True)
+    command = [str(python_client()), str(PROGRAMS / "python_program.py"), *arguments]
+    environment = {**os.environ, "HOME": str(home)}
+    environment.pop("PYTHONPATH", None)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=home, env=environment)
+
+
+def node_program(home: Path, *arguments: str) -> "subprocess.Popen[str]":
+    """As `python_program`."""
+    home.mkdir(exist_ok=True)
+    command = ["node", str(PROGRAMS / "node_program.js"), *arguments]
+    environment = {**os.environ, "HOME": str(home), "NODE_PATH": str(node_client())}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=home, env=environment)
+
+
+def seen_by(program: "subprocess.Popen[str]", timeout_s: float = 240) -> Any:
+    """The last line that it prints."""
+    try:
+        out, _ = program.communicate(timeout=timeout_s)
+    finally:
+        program.kill()
+    assert program.returncode == 0, out
+    return json.loads(out.splitlines()[-1])

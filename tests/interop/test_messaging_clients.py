@@ -1,0 +1,84 @@
+"""RocketMQ's clients of the 5.x API, unchanged, on nodes, and while the master is killed."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.elected import Elected
+from helpers.running import Running, free_ports
+from interop.messaging_clients import node_program, python_program, seen_by
+from tandemlog import Admin, WorkAdmin
+
+pytestmark = pytest.mark.interop
+
+TOPIC = "Scenes"
+LOAD_S = 40
+
+
+@contextmanager
+def a_node(folder: Path) -> Iterator[tuple[str, str]]:
+    """Its port for these clients, and its endpoint for ours."""
+    (port,) = free_ports(1)
+    extra: dict[str, Any] = {
+        "rocketmq_clients": {"grpc_listen": f"127.0.0.1:{port}"},
+        "transactions": {"check_after_ms": 2_000, "check_interval_ms": 2_000},
+    }
+    with Running(folder, extra=extra) as running:
+        yield f"127.0.0.1:{port}", running.master.endpoint
+
+
+def test_the_python_client(tmp_path: Path) -> None:
+    with a_node(tmp_path / "node") as (address, endpoint):
+        with Admin(endpoint) as admin:
+            admin.create_topic(TOPIC, 4)
+        with WorkAdmin(endpoint) as work:
+            work.set_policy("push", backoff=[1.0])
+            work.set_policy("ordered", backoff=[1.0], ordered="queue")
+            work.set_policy("buried", backoff=[1.0], ordered="queue", max_attempts=2)
+        seen = seen_by(python_program(tmp_path / "home", address, "scenes"))
+    fifo = [[f"fifo{number}", 1] for number in range(3)]
+    once = sorted([["check", 1], ["commit", 1], ["delay", 1], *fifo])
+    assert seen["simple"] == sorted([*once, ["normal", 1], ["normal", 2]])
+    assert seen["push"] == sorted([*once, ["normal", 1], ["normal", 2]])
+    assert seen["order"] == ["fifo0", "fifo1", "fifo1", "fifo1", "fifo2"]
+    assert seen["dead"] == [["fifo0", 1]]
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="Node.js is not there")
+def test_the_node_client(tmp_path: Path) -> None:
+    with a_node(tmp_path / "node") as (address, _):
+        seen = seen_by(node_program(tmp_path / "home", address, TOPIC))
+    messages = ["delay", "fifo", "normal0", "normal1", "normal2"]
+    assert seen == {"received": messages, "pushed": messages}
+
+
+@pytest.mark.lane("elections")
+def test_the_python_client_while_the_master_is_killed(tmp_path: Path) -> None:
+    cluster = Elected(tmp_path / "nodes")
+    ports = free_ports(len(cluster.nodes))
+    for node, port in zip(cluster.nodes, ports, strict=True):
+        node.settings["rocketmq_clients"] = {"grpc_listen": f"127.0.0.1:{port}"}
+    with cluster:
+        cluster.the_master()
+        cluster.wait_in_sync(count=3)
+        with Admin(cluster.endpoints) as admin:
+            admin.create_topic(TOPIC, 4)
+        endpoints = ";".join(f"127.0.0.1:{port}" for port in ports)
+        program = python_program(tmp_path / "home", endpoints, "load", str(LOAD_S))
+        time.sleep(LOAD_S / 3)
+        cluster.the_master().kill()
+        seen = seen_by(program)
+        master = cluster.the_master()
+        stored = [
+            record.body for queue_id in range(4) for record in master.read_queue(TOPIC, queue_id)
+        ]
+    print(seen)
+    assert seen["missing"] == []
+    assert len(stored) == len(set(stored))  # a send that is tried again is stored once
+    assert seen["acknowledged"] > 100
+    assert len(seen["failed"]) <= 2

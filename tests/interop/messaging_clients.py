@@ -1,6 +1,6 @@
 """RocketMQ's clients of the 5.x API, from their registries: fetched once, each into a folder of its
-own below tests/interop/target. The Python client has the import name of another package here, so it
-gets a virtual environment."""
+own in the user's cache, out of the tree, whose tests look at every program in it. The Python client
+has the import name of another package here, so it gets a virtual environment."""
 
 import fcntl
 import functools
@@ -12,8 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from interop.jars import TARGET
-
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tandemlog-interop"
 PYTHON_CLIENT = "rocketmq-python-client==5.1.2"
 NODE_CLIENT = "rocketmq-client-nodejs@1.0.8"
 PROGRAMS = Path(__file__).parent / "messaging"
@@ -22,7 +21,7 @@ PROGRAMS = Path(__file__).parent / "messaging"
 @functools.cache
 def python_client() -> Path:
     """The Python that has the client."""
-    folder = TARGET / "python-5.1.2"
+    folder = CACHE / "python-5.1.2"
 
     def fetch() -> None:
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
@@ -36,7 +35,7 @@ def python_client() -> Path:
 @functools.cache
 def node_client() -> Path:
     """NODE_PATH of the client."""
-    folder = TARGET / "node-1.0.8"
+    folder = CACHE / "node-1.0.8"
 
     def fetch() -> None:
         folder.mkdir(exist_ok=True)
@@ -48,9 +47,9 @@ def node_client() -> Path:
 
 
 def _once(folder: Path, fetch: Callable[[], None]) -> None:
-    TARGET.mkdir(exist_ok=True)
-    done = TARGET / f"{folder.name}.complete"
-    with (TARGET / f"{folder.name}.lock").open("w") as lock:
+    CACHE.mkdir(parents=True, exist_ok=True)
+    done = CACHE / f"{folder.name}.complete"
+    with (CACHE / f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not done.exists():
             fetch()

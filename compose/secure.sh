@@ -26,13 +26,16 @@ for name in ca n0 n1 n2 etcd0 etcd1 etcd2 coordinator operator; do
 done
 cp -f /secrets/ca.crt /monitoring/ca.pem
 if [ ! -f /secrets/ready ]; then
-    rm -f /secrets/access.toml /secrets/*.token # of a step that was killed
+    rm -f /secrets/access.toml /secrets/*.token /secrets/*.yml # of a step that was killed
     token() {
         name=$1
         shift
         tandemlog token new "$name" --access /secrets/access.toml --out "/secrets/$name.token" "$@" >/dev/null
     }
     token operator --admin
+    # what a Java program signs by, with RocketMQ's client
+    tandemlog token new-key java --access /secrets/access.toml --out /secrets/java.yml \
+        --write Demo --read Demo --consume demo-readers
     token monitoring # an identity without rights may read metrics
     for node in n0 n1 n2; do
         token "$node" --node "$node"

@@ -40,6 +40,20 @@ def test_the_walk_through(composed: Composed) -> None:
     assert "everything holds" in said
 
 
+def test_a_java_program_with_rocketmqs_client(composed: Composed) -> None:
+    composed.wait_in_sync()
+    composed.compose("build", "java", timeout_s=600)
+    said = composed.compose("--profile", "rocketmq", "run", "--rm", "-T", "java", "200")
+    assert "200 messages acknowledged" in said
+    assert "200 messages received" in said
+
+    def is_done() -> bool:
+        rows = {row["group"]: row for row in composed.rows("group", "list")}
+        return bool(rows["demo-readers"]["lag"] == 0)
+
+    wait_until("the group's offsets to be those of its last messages", is_done, 30)
+
+
 def test_who_has_no_token_is_refused(composed: Composed) -> None:
     with pytest.raises(AssertionError, match="unauthenticated"):
         composed.compose("run", "--rm", "-T", "-e", "TANDEMLOG_TOKEN_FILE=", "cli", "list")
@@ -49,7 +63,7 @@ def test_who_has_no_token_is_refused(composed: Composed) -> None:
     "words",
     [
         ("--env-file", "embedded.env"),
-        ("--profile", "monitoring", "--profile", "spark"),
+        ("--profile", "monitoring", "--profile", "spark", "--profile", "rocketmq"),
         ("-f", "compose.yaml", "-f", "compose.chaos.yaml"),
     ],
 )

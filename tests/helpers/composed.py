@@ -55,12 +55,13 @@ class Composed:
             "TANDEMLOG_BASE": "tandemlog-base:bookworm",
             "TANDEMLOG_IMAGE": self.image,
             "TANDEMLOG_ETCD_IMAGE": f"{self.project}-etcd",
+            "TANDEMLOG_JAVA_IMAGE": f"{self.project}-java",
             "TANDEMLOG_LOG_FILE_SIZE": str(16 << 20),
             **dict.fromkeys(PORTS, "0"),
         }
 
-    def compose(self, *words: str) -> str:
-        return self._ran([*self._program, *words])
+    def compose(self, *words: str, timeout_s: float = 180) -> str:
+        return self._ran([*self._program, *words], timeout_s=timeout_s)
 
     def bash(self, script: str, cwd: Path = COMPOSE) -> str:
         """Commands of a page, one after the other, until one fails."""

@@ -457,8 +457,12 @@ class _Foreground:
             if self._cluster.security is not None:
                 for line in self._cluster.security.how_to_connect():
                     self._console.print(line, markup=False, soft_wrap=True)
-            doors = [node.rocketmq_endpoint for node in self._cluster.nodes]
-            for line in how_to_use([*filter(None, doors)], secure=self._cluster.plan.secure):
+            nodes = [node for node in self._cluster.nodes if node.rocketmq_endpoint]
+            for line in how_to_use(
+                [node.rocketmq_endpoint for node in nodes],
+                [node.rocketmq_grpc_endpoint for node in nodes],
+                secure=self._cluster.plan.secure,
+            ):
                 self._console.print(line, markup=False, soft_wrap=True)
             sys.stdout.flush()
 

@@ -69,20 +69,24 @@ def _is_free(endpoint: str) -> bool:
     return True
 
 
-def how_to_use(name_servers: Sequence[str], *, secure: bool) -> list[str]:
-    """Lines for people, none without doors; programs in them work as they stand."""
+def how_to_use(name_servers: Sequence[str], endpoints: Sequence[str], *, secure: bool) -> list[str]:
+    """Lines for people, none without doors; programs in them work as they stand. `endpoints` are
+    those of the 5.x clients."""
     if not name_servers:
         return []
-    where = f"RocketMQ's clients: name server {';'.join(name_servers)}"
+    where = (
+        f"RocketMQ's clients: name server {';'.join(name_servers)}, endpoints of the 5.x clients "
+        f"{';'.join(endpoints)}"
+    )
     if secure:
         return [
             f"{where}; over TLS with a client certificate, and with an access key of `tandemlog "
             "token new-key` (docs/security.md)"
         ]
-    return [where, *programs(name_servers)]
+    return [where, *programs(name_servers, endpoints)]
 
 
-def programs(name_servers: Sequence[str]) -> list[str]:
+def programs(name_servers: Sequence[str], endpoints: Sequence[str]) -> list[str]:
     """A line for each language, which sends one message as it stands: name and program."""
     joined = ";".join(name_servers)
     listed = ", ".join(f'"{each}"' for each in name_servers)
@@ -101,4 +105,9 @@ def programs(name_servers: Sequence[str]) -> list[str]:
         'from rocketmq.client import Message, Producer; p = Producer("demo-producers"); '
         f'p.set_namesrv_addr("{joined}"); p.start(); m = Message("Demo"); '
         'm.set_body("hello"); print(p.send_sync(m)); p.shutdown()',
+        "Python 5.x: "
+        "from rocketmq import ClientConfiguration, Credentials, Message, Producer; "
+        f'p = Producer(ClientConfiguration("{";".join(endpoints)}", Credentials())); '
+        'p.startup(); m = Message(); m.topic = "Demo"; m.body = b"hello"; print(p.send(m)); '
+        "p.shutdown()",
     ]

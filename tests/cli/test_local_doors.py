@@ -69,11 +69,11 @@ def test_a_cluster_without_doors_has_none_and_says_nothing(tmp_path: Path) -> No
     cluster.open_doors()
     cluster.write()
     assert not load_config(cluster.nodes[0].config).rocketmq_clients.on
-    assert how_to_use([], secure=False) == []
+    assert how_to_use([], [], secure=False) == []
 
 
 def test_a_secure_cluster_names_what_a_client_needs() -> None:
-    (line,) = how_to_use(["127.0.0.1:9876"], secure=True)
+    (line,) = how_to_use(["127.0.0.1:9876"], ["127.0.0.1:8081"], secure=True)
     assert "TLS" in line
     assert "tandemlog token new-key" in line
 

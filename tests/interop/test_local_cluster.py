@@ -44,7 +44,7 @@ class Up:
 
     def is_ready(self) -> bool:
         assert self.process.poll() is None, self.said()
-        return "\nPython: " in self.said()
+        return "\nPython 5.x: " in self.said()
 
     def program(self, language: str) -> str:
         (line,) = [each for each in self.said().splitlines() if each.startswith(f"{language}: ")]

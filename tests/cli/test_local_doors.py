@@ -12,15 +12,19 @@ from tandemlog_server.node.settings.config_loading import load_config
 from tandemlog_server.node.settings.listen_endpoints import ListenError
 
 
-@pytest.fixture
-def first() -> int:
-    """A port that is free, as the one after it is."""
+def two_free_ports() -> int:
+    """The first of two ports in a row that are free."""
     for _ in range(50):
         (port,) = free_ports(1)
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port + 1)):
                 return port
     raise AssertionError("no two free ports")
+
+
+@pytest.fixture
+def first() -> int:
+    return two_free_ports()
 
 
 def test_the_usual_ports_are_taken_where_they_are_free(first: int) -> None:
@@ -55,7 +59,7 @@ def test_each_node_is_configured_with_its_door(tmp_path: Path, first: int) -> No
     cluster = LocalCluster(
         tmp_path, plan_cluster(tmp_path, Wishes(slaves=1, rocketmq=True)), 20_000
     )
-    (grpc,) = free_ports(1)
+    grpc = two_free_ports()
     cluster.open_doors(DoorPorts(first, grpc))
     cluster.write()
     doors = [load_config(node.config).rocketmq_clients for node in cluster.nodes]

@@ -374,6 +374,8 @@ class SendMethods:
         answer: asyncio.Future[Command | None] = self._loop.create_future()
 
         def ended(_: RemotingCall, response: Command | None, problem: Exception | None) -> None:
+            if answer.done():  # the client is gone, and its task has not run again yet
+                return
             if problem is None:
                 answer.set_result(response)
             else:

@@ -1,5 +1,6 @@
 """Sends without a task: begun, answered by the log, refused, parked, and given up."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,24 @@ async def test_what_may_have_to_wait_for_a_topic_is_not_begun(tmp_path: Path) ->
         with pytest.raises(RemotingRefusedError, match="has 2 queues"):
             rig.sends.begin(call_of(queue="2"), ends)
         assert not ends.came
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_a_client_that_leaves_takes_no_other_send_of_its_turn_along(
+    tmp_path: Path, *, stored: bool
+) -> None:
+    """Its task is cancelled, and before that runs again all sends of one append are answered."""
+    async with send_rig(tmp_path, "T") as rig:
+        gone = send_of(call_of())
+        waiting = asyncio.ensure_future(rig.sends._ended(gone))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        if stored:
+            gone.answer_with(STORED)
+        else:
+            gone.refuse(ValueError("not stored"))
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
 
 
 def test_its_bytes_count_until_it_ends() -> None:

@@ -1,6 +1,7 @@
 """A send that comes again: what its first copy has stored, and the answer to it.
 
-    message id ─▶ sent in the last KEPT sends of this node   ─▶ the answer of that send
+    message id, body
+               ─▶ sent in the last KEPT sends of this node   ─▶ the answer of that send
                ─▶ handed on a second time, or this node has led for less than YOUNG_S:
                     UNIQ_KEY in the index of its topic, or of the topic where it waits, with the
                     same body ─▶ the answer once that is confirmed
@@ -15,6 +16,8 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
 from typing import Final
 
 from tandemlog.format.constants import HALF_TOPIC, TIMER_TOPIC, TRANSACTION
@@ -57,6 +60,8 @@ class Copy:
         )
 
 
+_Key = tuple[str, str, bytes]
+"""Topic, message id, and a digest of the body."""
 HandleOf = Callable[[Record], str]
 """The recall handle of a record that waits."""
 
@@ -81,7 +86,8 @@ class FirstCopies:
         self._kept = kept
         self._dispatch = DispatchWait(store)
         self._loop = asyncio.get_running_loop()
-        self._sends: OrderedDict[tuple[str, str], asyncio.Future[Copy]] = OrderedDict()
+        self._sends: OrderedDict[_Key, asyncio.Future[Copy]] = OrderedDict()
+        self._storing: set[asyncio.Task[Copy]] = set()
         self._term: int | None = None
         self._since = 0.0
 
@@ -97,31 +103,51 @@ class FirstCopies:
         """What is stored of the message, by an earlier send or by `store`. Raises what `store`
         raises, and RequestRefusedError (OUTCOME_UNKNOWN)."""
         self._look_at_term()
-        key = (topic, message_id)
-        known = self._sends.get(key)
-        if known is not None:
-            return await self._confirmed(await asyncio.shield(known))
+        key = topic, message_id, blake2b(body, digest_size=16).digest()
+        while (known := self._sends.get(key)) is not None:
+            await asyncio.wait({known})
+            if not known.cancelled():
+                return await self._confirmed(known.result())
+            # its client went away before it was stored: this one is the first now
         sending: asyncio.Future[Copy] = self._loop.create_future()
         self._sends[key] = sending
         try:
             copy = None
             if repeated or self._loop.time() - self._since < YOUNG_S:
                 copy = await self._found(topic, message_id, body)
-            copy = copy or await store()
         except BaseException as problem:
-            # nothing is known to be stored: the next attempt is as the first one
-            if self._sends.get(key) is sending:
-                del self._sends[key]
-            if isinstance(problem, Exception):
-                sending.set_exception(problem)
-                sending.exception()  # others may wait for it, and perhaps no call does
-            else:
-                sending.cancel()
+            self._settle(key, sending, problem)
             raise
-        sending.set_result(copy)
-        while len(self._sends) > self._kept:
-            self._sends.popitem(last=False)
-        return copy
+        if copy is not None:
+            self._settle(key, sending, copy)
+            return copy
+        # a task of its own: a client that goes away now may ask again, and hears what became of it
+        storing = self._loop.create_task(_of(store))
+        self._storing.add(storing)
+        storing.add_done_callback(partial(self._stored, key, sending))
+        return await asyncio.shield(storing)
+
+    def _stored(self, key: _Key, sending: asyncio.Future[Copy], done: asyncio.Task[Copy]) -> None:
+        self._storing.discard(done)
+        problem = asyncio.CancelledError() if done.cancelled() else done.exception()
+        self._settle(key, sending, problem or done.result())
+
+    def _settle(
+        self, key: _Key, sending: asyncio.Future[Copy], outcome: Copy | BaseException
+    ) -> None:
+        if isinstance(outcome, Copy):
+            sending.set_result(outcome)
+            while len(self._sends) > self._kept:
+                self._sends.popitem(last=False)
+            return
+        # nothing is known to be stored: the next attempt is as the first one
+        if self._sends.get(key) is sending:
+            del self._sends[key]
+        if isinstance(outcome, Exception):
+            sending.set_exception(outcome)
+            sending.exception()  # others may wait for it, and perhaps no call does
+        else:
+            sending.cancel()
 
     def _look_at_term(self) -> None:
         """What an earlier term has stored may have been cut."""
@@ -178,3 +204,7 @@ class FirstCopies:
                 if record.uniq_key == message_id and record.body == body:
                     return record
         return None
+
+
+async def _of(store: Callable[[], Awaitable[Copy]]) -> Copy:
+    return await store()

@@ -55,6 +55,14 @@ async def test_a_send_that_is_tried_again_is_stored_once(client: MessagingClient
     assert bodies(await client.receive("T")) == [b"1", b"2"]
 
 
+async def test_another_message_with_the_id_of_a_stored_one_is_stored(
+    client: MessagingClient,
+) -> None:
+    for body in (b"1", b"2"):
+        assert (await client.send("T", body, message_id="SAME")).status.code == v2.OK
+    assert bodies(await client.receive("T")) == [b"1", b"2"]
+
+
 async def test_several_messages_of_a_request_are_refused_one_by_one(
     client: MessagingClient,
 ) -> None:

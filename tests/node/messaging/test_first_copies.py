@@ -1,0 +1,77 @@
+"""Sends that come again while the first one is on its way, or whose client is gone."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from fakes.messaging_client import a_node
+from tandemlog_server.node.messaging.first_copies import Copy, FirstCopies
+from tandemlog_server.node.node import Node
+
+
+class Sends:
+    """What is stored, once `go` is set."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.begun = asyncio.Event()
+        self.stored: list[Copy] = []
+
+    async def store(self) -> Copy:
+        self.begun.set()
+        await self.go.wait()
+        self.stored.append(Copy(100, len(self.stored)))
+        return self.stored[-1]
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    async with a_node(tmp_path) as node:
+        yield node
+
+
+@pytest.fixture
+async def copies(node: Node) -> FirstCopies:
+    return FirstCopies(node.store, node.terms, node.waiters, lambda: 1.0, lambda _: "")
+
+
+async def test_a_send_whose_client_is_gone_is_known_when_it_comes_again(
+    copies: FirstCopies,
+) -> None:
+    sends = Sends()
+    first = asyncio.create_task(copies.once("T", "ID", b"1", sends.store, repeated=False))
+    await sends.begun.wait()
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    again = asyncio.create_task(copies.once("T", "ID", b"1", sends.store, repeated=False))
+    sends.go.set()
+    assert (await again).queue_offset == 0
+    assert len(sends.stored) == 1
+
+
+async def test_who_waits_for_a_send_that_is_not_stored_stores_it(
+    copies: FirstCopies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first client goes away while its message is looked for in the log."""
+    looking, sends = asyncio.Event(), Sends()
+    sends.go.set()
+
+    async def never_known(_: int) -> None:
+        looking.set()
+        await asyncio.Event().wait()
+
+    async def known(_: int) -> None:
+        return
+
+    monkeypatch.setattr(copies, "_all_known", never_known)
+    first = asyncio.create_task(copies.once("T", "ID", b"1", sends.store, repeated=True))
+    await looking.wait()
+    second = asyncio.create_task(copies.once("T", "ID", b"1", sends.store, repeated=True))
+    await asyncio.sleep(0)
+    monkeypatch.setattr(copies, "_all_known", known)
+    first.cancel()
+    assert (await second).queue_offset == 0
+    assert len(sends.stored) == 1

@@ -56,8 +56,9 @@ class TelemetryRelay:
         }
         if self._master.leads():
             wanted = set()
-        for session in [each for each in self._streams if each not in wanted]:
-            self._streams.pop(session).cancel()
+        for session, task in list(self._streams.items()):
+            if session not in wanted or task.done():
+                self._streams.pop(session).cancel()
         for session in wanted - self._streams.keys():
             self._streams[session] = asyncio.create_task(
                 self._keep(session), name="telemetry-relay"
@@ -95,6 +96,8 @@ class TelemetryRelay:
                 await asyncio.wait({reading}, timeout=LOOK_S)
                 if not reading.done():
                     continue
+                if reading.cancelled():
+                    return  # the connection was closed, as those to earlier masters are
                 data, reading = reading.result(), None
                 if data is aio.EOF:
                     return

@@ -12,7 +12,7 @@ from tandemlog_server.node.node import Node
 
 
 class Sends:
-    """What is stored, once `go` is set."""
+    """What is stored, whatever becomes of who asks, and answered once `go` is set."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
@@ -20,10 +20,11 @@ class Sends:
         self.stored: list[Copy] = []
 
     async def store(self) -> Copy:
+        copy = Copy(100, len(self.stored))
+        self.stored.append(copy)
         self.begun.set()
         await self.go.wait()
-        self.stored.append(Copy(100, len(self.stored)))
-        return self.stored[-1]
+        return copy
 
 
 @pytest.fixture

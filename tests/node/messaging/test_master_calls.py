@@ -229,3 +229,24 @@ async def test_a_producer_of_a_slave_is_asked_about_its_transactions(node: Node)
             command = v2.TelemetryCommand.FromString(await stream.read())
         orphan = command.recover_orphaned_transaction_command
         assert orphan.transaction_id == sent.entries[0].transaction_id
+
+
+async def test_a_producer_is_asked_again_after_its_relay_lost_the_connection(node: Node) -> None:
+    """Another master begins, and the connection to the last one is closed below the relay."""
+    async with fronted(node, address=node.endpoints.rocketmq_grpc) as (front, client):
+        stream = client.telemetry()
+        said = v2.Settings(client_type=v2.PRODUCER)
+        said.publishing.topics.add(name="T")
+        await stream.write(v2.TelemetryCommand(settings=said).SerializeToString())
+        assert v2.TelemetryCommand.FromString(await stream.read()).HasField("settings")
+        await client.send("T", b"1", message_type=v2.TRANSACTION)
+        async with asyncio.timeout(15):
+            await stream.read()
+        other = usable("other", "127.0.0.1:0")
+        front.cluster.address = other
+        front.master.channel(other)
+        await asyncio.gather(*front.master._closing)
+        front.cluster.address = node.endpoints.rocketmq_grpc
+        async with asyncio.timeout(15):
+            command = v2.TelemetryCommand.FromString(await stream.read())
+        assert command.HasField("recover_orphaned_transaction_command")

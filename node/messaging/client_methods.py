@@ -10,9 +10,7 @@ from tandemlog_server.rocketmq.messaging.resources import group_of
 
 from ..access.identities import Right
 from .messaging_call import Answers, MessagingCall, Method
-from .renewed_leases import RenewedLeases
-
-MOST_ID_CHARACTERS = 512
+from .renewed_leases import RenewedLeases, who_of
 
 
 class ClientMethods:
@@ -45,7 +43,7 @@ class ClientMethods:
         """Raises MessagingRefusedError and DeniedError."""
         _check(request.group, call)
         if request.client_type == v2.PUSH_CONSUMER:
-            self._renewed.heard(call.client_id)
+            self._renewed.heard(who_of(call))
         return [v2.HeartbeatResponse(status=made_status(v2.OK))]
 
     async def termination(
@@ -53,12 +51,12 @@ class ClientMethods:
     ) -> Answers:
         """Raises MessagingRefusedError and DeniedError."""
         _check(request.group, call)
-        await self._renewed.goodbye(call.client_id)
+        await self._renewed.goodbye(who_of(call))
         return [v2.NotifyClientTerminationResponse(status=made_status(v2.OK))]
 
 
 def _check(group: v2.Resource, call: MessagingCall) -> None:
-    if not 0 < len(call.client_id) <= MOST_ID_CHARACTERS:
+    if not call.client_id:
         raise MessagingRefusedError(
             v2.CLIENT_ID_REQUIRED, "the call has no header x-mq-client-id, or a very long one"
         )

@@ -23,7 +23,7 @@ from tandemlog_server.rocketmq.messaging.times import milliseconds
 from ..access.identities import Right
 from ..work.work_service import WorkService
 from .messaging_call import Answers, MessagingCall, Method
-from .renewed_leases import RenewedLeases
+from .renewed_leases import RenewedLeases, who_of
 
 GIVEN_UP: Final = "the consumer gave it up"
 
@@ -67,7 +67,7 @@ class LeaseMethods:
             done = await self._work.ack(group, handles, holder=call.caller.holder)
             for row, result in zip(rows, done.tolist(), strict=True):
                 results[row] = result
-        self._renewed.forget(call.client_id, texts)
+        self._renewed.forget(who_of(call), texts)
         statuses = [result_status(each) for each in results]
         answer = v2.AckMessageResponse(
             status=_together(statuses),
@@ -101,7 +101,7 @@ class LeaseMethods:
             else:
                 done = await self._work.extend(group, handles, duration_ms, holder=holder)
             status = result_status(int(done[0]))
-        self._renewed.forget(call.client_id, [handle])
+        self._renewed.forget(who_of(call), [handle])
         return [v2.ChangeInvisibleDurationResponse(status=status, receipt_handle=handle)]
 
     async def forward(self, request: v2.DeadLetterRequest, call: MessagingCall) -> Answers:
@@ -114,7 +114,7 @@ class LeaseMethods:
                 group, handles, error=GIVEN_UP, holder=call.caller.holder
             )
             status = result_status(int(done[0]))
-        self._renewed.forget(call.client_id, [request.receipt_handle])
+        self._renewed.forget(who_of(call), [request.receipt_handle])
         if status.code == v2.INVALID_RECEIPT_HANDLE:
             # a consumer would ask for ever; the message is with another one, or done
             status = made_status(v2.OK, status.message)

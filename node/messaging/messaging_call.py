@@ -25,6 +25,8 @@ HANDED_ON: Final = "x-tandemlog-handed-on"
 REPEATED: Final = "x-tandemlog-repeated"
 """The header of a send whose first copy may have been stored."""
 CLIENT_ID: Final = "x-mq-client-id"
+MOST_ID_CHARACTERS: Final = 512
+"""Of a client id, which tables keep; a longer one counts as none."""
 Metadata = tuple[tuple[str, str], ...]
 
 

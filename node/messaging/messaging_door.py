@@ -44,6 +44,7 @@ from .master_calls import NOT_LEADING, MasterCalls, NotLeadingError
 from .messaging_call import (
     CLIENT_ID,
     HANDED_ON,
+    MOST_ID_CHARACTERS,
     REPEATED,
     Answers,
     MessagingCall,
@@ -193,9 +194,10 @@ class MessagingDoor:
         values = dict(metadata)
         remaining = cast("Any", context).time_remaining()
         now = self._loop.time()
+        client_id = values.get(CLIENT_ID, "")
         return MessagingCall(
             caller,
-            values.get(CLIENT_ID, ""),
+            client_id if len(client_id) <= MOST_ID_CHARACTERS else "",
             tuple(each for each in metadata if each[0].startswith(_KEPT)),
             now,
             None if remaining is None else now + remaining,

@@ -34,7 +34,7 @@ from ..work.work_filter import selector
 from ..work.work_requests import LeasedMessages, ReceiveRequest
 from ..work.work_service import WorkService
 from .messaging_call import Answers, MessagingCall, Method
-from .renewed_leases import RENEWED_MS, RenewedLeases
+from .renewed_leases import RENEWED_MS, RenewedLeases, Who, who_of
 
 ANSWER_S: Final = 0.5
 """A long poll ends so long before the client gives up."""
@@ -43,6 +43,8 @@ ATTEMPTS_KEPT: Final = 4_096
 MOST_ATTEMPT_CHARACTERS: Final = 128
 MOST_BYTES: Final = 4 << 20
 _NOTHING: Final = "no message came in time"
+_Attempt = tuple[Who, str, str]
+"""Whose, of which group, and its name."""
 
 
 class ReceiveMethods:
@@ -52,7 +54,7 @@ class ReceiveMethods:
         self._store = store
         self._work = work
         self._renewed = renewed
-        self._attempts: OrderedDict[tuple[str, str, str], bytes] = OrderedDict()
+        self._attempts: OrderedDict[_Attempt, bytes] = OrderedDict()
         self._loop = asyncio.get_running_loop()
 
     def methods(self) -> list[Method]:
@@ -99,7 +101,7 @@ class ReceiveMethods:
                 for each in answers
                 if each.HasField("message")
             ]
-            self._renewed.add(call.client_id, group, given, call.caller.holder)
+            self._renewed.add(who_of(call), group, given, call.caller.holder)
         return [v2.ReceiveMessageResponse(status=made_status(v2.OK)), *answers]
 
     async def undelivered(
@@ -111,7 +113,7 @@ class ReceiveMethods:
             for each in answers
             if isinstance(each, v2.ReceiveMessageResponse) and each.HasField("message")
         ]
-        self._renewed.forget(call.client_id, handles)
+        self._renewed.forget(who_of(call), handles)
         if handles:
             await self._work.release(group_of(request.group), "".join(handles).encode())
 
@@ -149,19 +151,19 @@ class ReceiveMethods:
     @staticmethod
     def _attempt(
         request: v2.ReceiveMessageRequest, call: MessagingCall, group: str
-    ) -> tuple[str, str, str] | None:
+    ) -> _Attempt | None:
         attempt = request.attempt_id
         if not attempt or len(attempt) > MOST_ATTEMPT_CHARACTERS:
             return None
-        return call.client_id, group, attempt
+        return who_of(call), group, attempt
 
-    async def _lost(self, attempt: tuple[str, str, str]) -> None:
+    async def _lost(self, attempt: _Attempt) -> None:
         """The client asks again under the same name: it has not got the last answer."""
         handles = self._attempts.pop(attempt, None)
         if handles is None:
             return
-        client_id, group, _ = attempt
-        self._renewed.forget(client_id, handle_texts(handles))
+        who, group, _ = attempt
+        self._renewed.forget(who, handle_texts(handles))
         await self._work.release(group, handles)
 
     # ---- the answer

@@ -9,7 +9,7 @@ import pytest
 
 from fakes.messaging_client import DOOR, MessagingClient, a_client, a_node
 from tandemlog.rocketmq_v2 import messaging_pb2 as v2
-from tandemlog_server.node.messaging.renewed_leases import ALIVE_S, RenewedLeases
+from tandemlog_server.node.messaging.renewed_leases import ALIVE_S, RenewedLeases, Who
 from tandemlog_server.node.node import Node
 from tandemlog_server.node.pulls.group_kind import MemberKind
 from tandemlog_server.node.settings.sections import TransactionsSection
@@ -18,6 +18,7 @@ from tandemlog_server.rocketmq.messaging.signatures import signature_of
 
 QUICK = TransactionsSection(check_after_ms=1_000, check_interval_ms=1_000)
 DATE = "20260101T000000Z"
+CLIENT = Who("", "client-1")
 
 
 @pytest.fixture
@@ -126,7 +127,7 @@ async def test_leases_last_while_their_client_lives(node: Node, client: Messagin
     (got,) = await client.receive("T", auto_renew=True)
     now = 100.0
     renewed = RenewedLeases(node.work, node.terms.role.epoch, lambda: now)
-    renewed.add("client-1", "G", [got.system_properties.receipt_handle], "")
+    renewed.add(CLIENT, "G", [got.system_properties.receipt_handle], "")
     await renewed.look()
     assert renewed.count == 1
     now += ALIVE_S + 1
@@ -138,7 +139,7 @@ async def test_leases_of_what_is_done_are_not_renewed(node: Node, client: Messag
     await client.send("T", b"1")
     (got,) = await client.receive("T", auto_renew=True)
     renewed = RenewedLeases(node.work, node.terms.role.epoch, lambda: 100.0)
-    renewed.add("client-1", "G", [got.system_properties.receipt_handle], "")
+    renewed.add(CLIENT, "G", [got.system_properties.receipt_handle], "")
     await client.ack(got)
     await renewed.look()
     assert renewed.count == 0
@@ -162,6 +163,18 @@ async def test_a_heartbeat_names_its_client(node: Node, client: MessagingClient)
         assert answer.status.code == v2.CLIENT_ID_REQUIRED
 
 
+async def test_many_clients_of_one_identity_do_not_end_the_leases_of_another(node: Node) -> None:
+    renewed = RenewedLeases(node.work, node.terms.role.epoch, lambda: 100.0, most_clients=3)
+    renewed.add(Who("orders", "1"), "G", ["h1"], "")
+    for number in range(5):
+        renewed.add(Who("other", f"{number}"), "G", [f"{number}"], "")
+        renewed.heard(Who("other", f"silent-{number}"))
+    assert renewed.count == 3
+    await renewed.goodbye(Who("other", "1"))
+    renewed.forget(Who("orders", "1"), ["h1"])
+    assert renewed.count == 2
+
+
 # ---- rights
 
 ACCESS = """
@@ -171,6 +184,11 @@ access_keys = [{ key = "orders-key", secret = "a-secret-of-orders" }]
 write = ["T"]
 read = ["T"]
 consume = ["G"]
+
+[[identity]]
+name = "others"
+access_keys = [{ key = "others-key", secret = "a-secret-of-others" }]
+consume = ["H"]
 """
 
 
@@ -184,13 +202,12 @@ async def guarded(tmp_path: Path) -> AsyncIterator[Node]:
         yield node
 
 
-def signed(secret: str) -> dict[str, str]:
+def signed(secret: str, key: str = "orders-key") -> dict[str, str]:
     signature = signature_of(secret, DATE)
     return {
         "x_mq_date_time": DATE,
         "authorization": (
-            "MQv2-HMAC-SHA1 Credential=orders-key, SignedHeaders=x-mq-date-time, "
-            f"Signature={signature}"
+            f"MQv2-HMAC-SHA1 Credential={key}, SignedHeaders=x-mq-date-time, Signature={signature}"
         ),
     }
 
@@ -208,6 +225,25 @@ async def test_a_client_that_signs_has_the_rights_of_its_identity(guarded: Node)
         request = v2.QueryRouteRequest(topic=v2.Resource(name="Other"))
         answer = await client.ask("QueryRoute", request, v2.QueryRouteResponse)
         assert answer.status.code == v2.FORBIDDEN
+
+
+async def test_another_identity_with_the_id_of_a_client_does_not_end_its_leases(
+    guarded: Node,
+) -> None:
+    address = guarded.endpoints.rocketmq_grpc
+    others = signed("a-secret-of-others", "others-key")
+    async with (
+        a_client(address, **signed("a-secret-of-orders")) as client,
+        a_client(address, **others) as other,
+    ):
+        await client.send("T", b"1")
+        assert await client.receive("T", auto_renew=True)
+        request = v2.NotifyClientTerminationRequest()
+        answer = await other.ask(
+            "NotifyClientTermination", request, v2.NotifyClientTerminationResponse
+        )
+        assert answer.status.code == v2.OK
+        assert await client.receive("T", poll_s=2) == []
 
 
 @pytest.mark.parametrize("secret", ["", "another-secret"])

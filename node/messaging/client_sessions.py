@@ -3,9 +3,9 @@
     settings of a producer ─▶ its topics       a transaction that it begins ─▶ that topic too
     a check of topic T ─▶ one stream of a producer of T, each in its turn
 
-A client opens a stream to several nodes, and maybe several to one: it is one client, and is asked
-once. Another node hands the streams of its producers on to the master (telemetry_relay.py), so that
-the master finds them here. Pure.
+A client, which is its identity and its id, opens a stream to several nodes, and maybe several to
+one: it is one client, and is asked once. Another node hands the streams of its producers on to the
+master (telemetry_relay.py), so that the master finds them here. Pure.
 """
 
 from collections import OrderedDict, deque
@@ -47,7 +47,7 @@ class ClientSessions:
 
     def __init__(self) -> None:
         self._sessions: dict[ClientSession, None] = {}
-        self._transacting: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._transacting: OrderedDict[tuple[str, str, str], None] = OrderedDict()
         self._turn = 0
 
     def __len__(self) -> int:
@@ -61,7 +61,7 @@ class ClientSessions:
 
     def transacts(self, call: MessagingCall, topic: str) -> None:
         """The client has sent a half to `topic`."""
-        key = call.client_id, topic
+        key = *_client(call), topic
         self._transacting[key] = None
         self._transacting.move_to_end(key)
         while len(self._transacting) > TRANSACTING_KEPT:
@@ -69,11 +69,11 @@ class ClientSessions:
 
     def producers(self, topic: str) -> list[ClientSession]:
         """One stream of each client that sends to `topic`, each time another one first."""
-        by_client: dict[str, ClientSession] = {}
+        by_client: dict[tuple[str, str], ClientSession] = {}
         for session in self._sessions:
             if session.is_producer and self._sends_to(session, topic):
                 # the newest stream is the one that lives
-                by_client[session.call.client_id] = session
+                by_client[_client(session.call)] = session
         found = list(by_client.values())
         self._turn += 1
         first = self._turn % len(found) if found else 0
@@ -83,4 +83,8 @@ class ClientSessions:
         return list(self._sessions)
 
     def _sends_to(self, session: ClientSession, topic: str) -> bool:
-        return topic in session.topics or (session.call.client_id, topic) in self._transacting
+        return topic in session.topics or (*_client(session.call), topic) in self._transacting
+
+
+def _client(call: MessagingCall) -> tuple[str, str]:
+    return call.caller.name, call.client_id

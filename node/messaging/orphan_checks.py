@@ -22,6 +22,7 @@ from tandemlog_server.storage.errors import OffsetOutOfRangeError, UnreadableErr
 from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.reads.results import NoRecordError
 
+from ..access.access_refusals import NotKnownError
 from ..access.caller import Caller
 from ..access.identities import Right
 from ..error_status import RequestRefusedError
@@ -69,6 +70,10 @@ class OrphanChecks:
 
     async def _ask(self, topic: str, session: ClientSession) -> None:
         caller = session.call.caller
+        try:
+            caller.renew()  # its stream may have been silent since its rights were taken
+        except NotKnownError:
+            return
         names = self._work.board.take(topic, MOST_CHECKS, partial(self._may_answer, caller))
         if not names:
             return

@@ -95,8 +95,8 @@ class Telemetry:
             if not command.HasField("settings"):
                 return None  # an answer to a question that no node asks
             settings = command.settings
-            session.set(settings)
             made = answered(settings, self._facts(settings, session))
+            session.set(settings)
         except MessagingRefusedError as problem:
             return v2.TelemetryCommand(status=made_status(problem.code, str(problem)))
         except DeniedError as problem:

@@ -8,11 +8,12 @@
 
 So what another node, or a moment, may mend has a code of the first row; what is wrong with the
 request itself has none, since it would fail three times. The remark is the sentence that every
-other client of the node gets.
+other client of the node gets; what it quotes came from the client, and may be as long as a frame.
 """
 
 from typing import Final
 
+from tandemlog.format.words import shortened
 from tandemlog.v1 import common_pb2
 from tandemlog_server.rocketmq.clients.codes import ResponseCode
 from tandemlog_server.rocketmq.clients.handed_on import OUTCOME_UNKNOWN
@@ -59,10 +60,10 @@ def refused(request: Command, error: common_pb2.Error) -> Command:
     """The response to a request that ended with `error`."""
     if error.code == common_pb2.INTERNAL and not error.message:
         error.message = "an unexpected error, which this node has logged"
-    return request.response(code=response_code_of(error.code), remark=error.message)
+    return request.response(code=response_code_of(error.code), remark=shortened(error.message))
 
 
 def refused_by_code(request: Command, problem: RemotingRefusedError) -> Command:
     """The response to one that a method refused in RocketMQ's own words."""
     problem.__traceback__ = None
-    return request.response(code=problem.code, remark=str(problem))
+    return request.response(code=problem.code, remark=shortened(str(problem)))

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from tandemlog.format.record.record import decode_record
+from tandemlog.format.words import quoted
 from tandemlog_server.rocketmq.clients.codes import RequestCode, ResponseCode
 from tandemlog_server.rocketmq.clients.offset_requests import (
     OffsetRequest,
@@ -93,7 +94,7 @@ class OffsetMethods:
         if found is None:
             return call.request.response(
                 code=ResponseCode.QUERY_NOT_FOUND,
-                remark=f"group {asked.group} has no offset in this queue yet",
+                remark=f"group {quoted(asked.group)} has no offset in this queue yet",
             )
         return _offset_answer(call.request, found)
 

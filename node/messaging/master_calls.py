@@ -10,6 +10,9 @@
 A client of the 5.x API tries three times within milliseconds, so an election of half a second must
 not reach it. Everything that it asks for may be done twice: a send is known by its message id, and
 the others give the same.
+
+Receives wait for messages for long, and a connection has a bounded number of calls: so they have a
+connection of their own, and are bounded here. However many wait, the others are handed on.
 """
 
 import asyncio
@@ -61,11 +64,13 @@ class LinkLostError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HandingLimits:
-    """`requests` and `bytes` are those that wait or are in flight, of which a host has its share.
+    """`requests` and `bytes` are those that wait or are in flight, of which a host has its share;
+    `receives` is the same of receives alone, fewer than the calls of a connection.
     `park_s` counts from the arrival of a request; `grace_s` is how long a master that was replaced
     may still answer."""
 
     requests: int = 16_384
+    receives: int = 1_000
     bytes: int = 128 << 20
     park_s: float = 2.5
     grace_s: float = 0.3
@@ -98,7 +103,8 @@ class MasterCalls:
         self._loop = asyncio.get_running_loop()
         self._requests = Shares(self._limits.requests)
         self._bytes = Shares(self._limits.bytes, oversize=True)
-        self._channels: dict[str, aio.Channel] = {}
+        self._receives = Shares(self._limits.receives)
+        self._channels: dict[tuple[str, bool], aio.Channel] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
         self.handed_on_total = 0
@@ -123,10 +129,12 @@ class MasterCalls:
             raise NotLeadingError
         _require_own_proof(call)
         holder, size = call.caller.holder, len(data) + HEAD_BYTES
-        self._take(holder, size)
+        self._take(holder, size, method)
         try:
             return await self._until_served(call, method, data, here)
         finally:
+            if method.streams:
+                self._receives.give_back(holder)
             self._requests.give_back(holder)
             self._bytes.give_back(holder, size)
 
@@ -139,9 +147,9 @@ class MasterCalls:
         self._closed = True
         await asyncio.gather(*(each.close() for each in self._channels.values()))
 
-    def channel(self, address: str) -> aio.Channel:
+    def channel(self, address: str, *, receives: bool = False) -> aio.Channel:
         """The connection to a node's door; those to other nodes end when their calls do."""
-        found = self._channels.get(address)
+        found = self._channels.get((address, receives))
         if found is None:
             self._retire(address)
             credentials = self._credentials()
@@ -149,7 +157,7 @@ class MasterCalls:
                 found = aio.insecure_channel(address, options=_OPTIONS)
             else:
                 found = aio.secure_channel(address, credentials, options=_OPTIONS)
-            self._channels[address] = found
+            self._channels[address, receives] = found
         return found
 
     def master_address(self) -> str:
@@ -204,7 +212,7 @@ class MasterCalls:
     async def _ask(
         self, call: MessagingCall, method: Method, data: bytes, address: str, *, repeated: bool
     ) -> list[bytes]:
-        channel = self.channel(address)
+        channel = self.channel(address, receives=method.streams)
         self.handed_on_total += 1
         metadata = (*call.metadata, (HANDED_ON, "1"), *(((REPEATED, "1"),) if repeated else ()))
         within_s = None if call.deadline is None else call.deadline - self._loop.time()
@@ -244,14 +252,15 @@ class MasterCalls:
         finally:
             self.parked -= 1
 
-    def _take(self, holder: str, size: int) -> None:
+    def _take(self, holder: str, size: int, method: Method) -> None:
         if self._closed:
             raise MessagingRefusedError(v2.HA_NOT_AVAILABLE, "the node is stopping")
         for shares, amount, what in (
             (self._requests, 1, "requests"),
+            (self._receives, int(method.streams), "receives"),
             (self._bytes, size, "bytes of requests"),
         ):
-            if not shares.may_take(holder, amount):
+            if amount and not shares.may_take(holder, amount):
                 raise MessagingRefusedError(
                     v2.TOO_MANY_REQUESTS,
                     f"{shares.held} {what} for the master wait on this node, {shares.of(holder)} "
@@ -259,11 +268,12 @@ class MasterCalls:
                     "again later",
                 )
         self._requests.take(holder)
+        self._receives.take(holder, int(method.streams))
         self._bytes.take(holder, size)
 
     def _retire(self, address: str) -> None:
         """End the connections to nodes that are not the master any more."""
-        for each in [name for name in self._channels if name != address]:
+        for each in [key for key in self._channels if key[0] != address]:
             task = self._loop.create_task(self._channels.pop(each).close(self._limits.grace_s))
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)

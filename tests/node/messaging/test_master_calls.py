@@ -77,9 +77,11 @@ METHODS = (
 class Front:
     """See the module."""
 
-    def __init__(self, node: Node, address: str = "", park_s: float = PARK_S) -> None:
+    def __init__(
+        self, node: Node, address: str = "", park_s: float = PARK_S, **limits: int
+    ) -> None:
         self.cluster = MovedCluster(address)
-        self.master = MasterCalls(self.cluster, limits=HandingLimits(park_s=park_s))
+        self.master = MasterCalls(self.cluster, limits=HandingLimits(park_s=park_s, **limits))
         call_door = CallDoor(node._turns, max_calls=100, max_streams=100)
         door = MessagingDoor(call_door, self.master)
         sessions = ClientSessions()
@@ -250,3 +252,18 @@ async def test_a_producer_is_asked_again_after_its_relay_lost_the_connection(nod
         async with asyncio.timeout(15):
             command = v2.TelemetryCommand.FromString(await stream.read())
         assert command.HasField("recover_orphaned_transaction_command")
+
+
+async def test_receives_that_wait_leave_room_for_what_others_send(node: Node) -> None:
+    address = node.endpoints.rocketmq_grpc
+    async with fronted(node, address=address, receives=2) as (front, client):
+        await client.send("T", b"1")
+        assert len(await client.receive("T")) == 1
+        waiting = asyncio.create_task(client.receive("T", poll_s=4))
+        await until(lambda: front.master._receives.held)
+        (answer,) = await client.answers("T")
+        assert answer.status.code == v2.TOO_MANY_REQUESTS
+        assert (await client.send("T", b"2")).status.code == v2.OK
+        assert len(await waiting) == 1
+        sends, receives = (front.master.channel(address, receives=each) for each in (False, True))
+        assert sends is not receives

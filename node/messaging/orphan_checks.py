@@ -69,6 +69,8 @@ class OrphanChecks:
                 await self._ask(topic, session)
 
     async def _ask(self, topic: str, session: ClientSession) -> None:
+        if session.waiting:
+            return  # it does not take what it was asked before
         caller = session.call.caller
         try:
             caller.renew()  # its stream may have been silent since its rights were taken
@@ -100,9 +102,6 @@ class OrphanChecks:
                 half = next((each for each in fold.of(name) if each.undecided), None)
             if half is None:
                 continue
-            size += half.size
-            if commands and size > MOST_BYTES:
-                break  # they are asked about again
             try:
                 data = self._store.reader.record_at(half.log_offset)
                 record = decode_record(data, physical_offset=half.log_offset)
@@ -110,6 +109,9 @@ class OrphanChecks:
             except (NoRecordError, OffsetOutOfRangeError, UnreadableError, FormatError) as error:
                 logger.warning("transaction %s is not asked about: %s", name, error)
                 continue
+            size += len(message.body)
+            if commands and size > MOST_BYTES:
+                break  # they are asked about again
             command = v2.TelemetryCommand(status=made_status(v2.OK))
             orphan = command.recover_orphaned_transaction_command
             orphan.message.CopyFrom(message)

@@ -13,8 +13,10 @@ client is gone gives back what it has got.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
+from tandemlog.format.constants import Buffer
 from tandemlog.format.errors import FormatError
 from tandemlog.format.lease.handle import handle_texts
 from tandemlog.format.lease.policy import MAX_LEASE_MS, MAX_WAIT_MS, MIN_LEASE_MS
@@ -22,7 +24,7 @@ from tandemlog.format.record.record import decode_record
 from tandemlog.format.words import quoted
 from tandemlog.rocketmq_v2 import messaging_pb2 as v2
 from tandemlog_server.rocketmq.messaging.client_settings import POLL_MS, RECEIVE_BATCH
-from tandemlog_server.rocketmq.messaging.delivered_messages import delivered
+from tandemlog_server.rocketmq.messaging.delivered_messages import MOST_BODY, delivered
 from tandemlog_server.rocketmq.messaging.filters import read_filter
 from tandemlog_server.rocketmq.messaging.refusals import MessagingRefusedError, made_status
 from tandemlog_server.rocketmq.messaging.resources import group_of, topic_of
@@ -84,8 +86,9 @@ class ReceiveMethods:
                 v2.TOPIC_NOT_FOUND, f"topic {quoted(topic)} does not exist: send to it first"
             )
         result = await self._work.receive(wanted, call.caller)
-        answers = self._answers(result.messages, request, wanted.lease_ms)
-        handles = b"".join(each.handles for each in result.messages)
+        answers, handles, kept = self._answers(result.messages, request, wanted.lease_ms)
+        if kept:
+            await self._work.release(group, kept)
         if not handles:
             return [
                 v2.ReceiveMessageResponse(status=made_status(v2.MESSAGE_NOT_FOUND, _NOTHING)),
@@ -173,27 +176,47 @@ class ReceiveMethods:
         leased: Sequence[LeasedMessages],
         request: v2.ReceiveMessageRequest,
         lease_ms: int,
-    ) -> list[v2.ReceiveMessageResponse]:
+    ) -> tuple[list[v2.ReceiveMessageResponse], bytes, bytes]:
+        """The answers, the handles of the messages that they are for, and those of messages that
+        unpack to more than an answer has room for."""
         space = request.message_queue.topic.resource_namespace
-        answers = []
+        answers: list[v2.ReceiveMessageResponse] = []
+        given: list[str] = []
+        kept: list[str] = []
+        room = MOST_BODY
         for queue in leased:
             handles = handle_texts(queue.handles)
             at = 0
             for index, size in enumerate(queue.sizes.tolist()):
                 data = queue.records[at : at + size]
                 at += size
-                try:
-                    message = delivered(
-                        decode_record(data, check_crc=False),
-                        space,
-                        handle=handles[index],
-                        attempt=int(queue.attempts[index]),
-                        lease_ms=lease_ms,
-                    )
-                except FormatError:
-                    # it comes again, and is a dead letter in the end
+                if kept:
+                    kept.append(handles[index])
                     continue
-                answers.append(v2.ReceiveMessageResponse(message=message))
+                make = partial(
+                    _made,
+                    data,
+                    space=space,
+                    handle=handles[index],
+                    attempt=int(queue.attempts[index]),
+                    lease_ms=lease_ms,
+                )
+                message = make(most=room)
+                if message is None and room < MOST_BODY and make(most=MOST_BODY) is not None:
+                    kept.append(handles[index])
+                    continue
+                given.append(handles[index])
+                if message is not None:  # else it comes again, and is a dead letter in the end
+                    room = max(room - len(message.body), 0)
+                    answers.append(v2.ReceiveMessageResponse(message=message))
         end = v2.ReceiveMessageResponse()
         end.delivery_timestamp.FromMilliseconds(self._store.clock.now_ms())
-        return [*answers, end]
+        return [*answers, end], "".join(given).encode(), "".join(kept).encode()
+
+
+def _made(data: Buffer, **fields: Any) -> v2.Message | None:
+    """None for a record that is none, or whose body cannot be unpacked to the bytes allowed."""
+    try:
+        return delivered(decode_record(data, check_crc=False), **fields)
+    except FormatError:
+        return None

@@ -18,24 +18,27 @@ from tandemlog.format.constants import (
     UNIQ_KEY,
 )
 from tandemlog.format.record.record import Record
-from tandemlog.format.record.sys_flag import COMPRESSED, MOST_UNPACKED, decompress_body
+from tandemlog.format.record.sys_flag import COMPRESSED, decompress_body
 from tandemlog.rocketmq_v2 import messaging_pb2 as v2
 
 from .reserved_names import is_reserved
 from .resources import as_asked
 from .sent_messages import BORN_HOST, KEY_SEPARATOR, TRACE_CONTEXT
 
+MOST_BODY: Final = 32 << 20
+"""Of an unpacked body: with the rest of its message it is less than an answer may have."""
 DLQ_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
 DLQ_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
 _GZIP: Final = b"\x1f\x8b"
 _DELAYS: Final = frozenset({DELAY, TIMER_DELIVER_MS, TIMER_OUT_MS})
 
 
-def rendered(record: Record, space: str = "", topic: str = "") -> v2.Message:
+def rendered(record: Record, space: str = "", topic: str = "", most: int = MOST_BODY) -> v2.Message:
     """All of the message but what a delivery adds. `topic`: in place of the record's, for a half,
-    which is stored elsewhere. Raises FormatError for a body that cannot be unpacked."""
+    which is stored elsewhere. Raises FormatError for a body that cannot be unpacked, or not to
+    `most` bytes."""
     properties = record.properties
-    body, encoding = _body(record)
+    body, encoding = _body(record, most)
     message = v2.Message(
         topic=as_asked(topic or record.topic, space),
         user_properties={
@@ -72,10 +75,17 @@ def rendered(record: Record, space: str = "", topic: str = "") -> v2.Message:
 
 
 def delivered(
-    record: Record, space: str, *, handle: str, attempt: int, lease_ms: int
+    record: Record,
+    *,
+    space: str,
+    handle: str,
+    attempt: int,
+    lease_ms: int,
+    most: int = MOST_BODY,
 ) -> v2.Message:
-    """As a receive gives it. `handle` is the receipt handle, `attempt` counts from 1."""
-    message = rendered(record, space)
+    """As a receive gives it. `handle` is the receipt handle, `attempt` counts from 1. Raises as
+    `rendered`."""
+    message = rendered(record, space, most=most)
     system = message.system_properties
     system.receipt_handle, system.delivery_attempt = handle, attempt
     system.invisible_duration.FromMilliseconds(lease_ms)
@@ -90,10 +100,10 @@ def _type(properties: dict[str, str]) -> int:
     return v2.FIFO if SHARDING_KEY in properties else v2.NORMAL
 
 
-def _body(record: Record) -> tuple[bytes, int]:
+def _body(record: Record, most: int) -> tuple[bytes, int]:
     body = bytes(record.body)
     if not record.sys_flag & COMPRESSED:
         return body, v2.IDENTITY
     if body.startswith(_GZIP):
         return body, v2.GZIP
-    return decompress_body(record.sys_flag, body, MOST_UNPACKED), v2.IDENTITY
+    return decompress_body(record.sys_flag, body, most), v2.IDENTITY

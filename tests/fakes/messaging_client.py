@@ -123,5 +123,6 @@ async def a_node(directory: Path, **fields: Any) -> AsyncIterator[Node]:
 
 @asynccontextmanager
 async def a_client(address: str, name: str = "client-1", **headers: str) -> Any:
-    async with aio.insecure_channel(address) as channel:
+    options = (("grpc.max_receive_message_length", 64 << 20),)
+    async with aio.insecure_channel(address, options=options) as channel:
         yield MessagingClient(channel, name, **headers)

@@ -1,15 +1,18 @@
 """Messages of the 5.x API on a node in this process: sent, received, acknowledged, given up."""
 
 import asyncio
+import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fakes.batches import Put, batch_of
 from fakes.inner_node import until
 from fakes.messaging_client import MessagingClient, a_client, a_node, message
 from tandemlog.format.lease.policy import Backoff, GroupPolicy, Ordering
+from tandemlog.format.record.sys_flag import COMPRESSED
 from tandemlog.rocketmq_v2 import messaging_pb2 as v2
 from tandemlog_server.node.node import Node
 from tandemlog_server.rocketmq.messaging.fifo_queue import queue_of_group
@@ -173,6 +176,19 @@ async def test_a_lost_answer_is_given_again_under_its_attempt(client: MessagingC
     assert got.body == lost.body
     assert got.system_properties.delivery_attempt == 1
     assert await client.receive("T", poll_s=0, auto_renew=True, attempt_id="b") == []
+
+
+async def test_messages_that_unpack_to_more_than_an_answer_are_given_one_by_one(
+    node: Node, client: MessagingClient
+) -> None:
+    """A few kilobytes of zeros would be gigabytes in one answer."""
+    sizes = (20 << 20, 33 << 20, 20 << 20, 1)
+    await client.send("T", b"0")
+    puts = [Put("T", body=zlib.compress(bytes(each)), sys_flag=COMPRESSED) for each in sizes]
+    await asyncio.to_thread(node.store.put, batch_of(puts))
+    await until(lambda: node.store.reputed.value >= node.store.log.wrote.value)
+    got = [await client.receive("T") for _ in range(3)]
+    assert [[len(each.body) for each in some] for some in got] == [[1, 20 << 20], [20 << 20, 1], []]
 
 
 async def test_a_delayed_message_comes_later_and_may_be_called_back(

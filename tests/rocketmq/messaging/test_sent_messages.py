@@ -121,7 +121,7 @@ def test_a_message_comes_back_as_it_was_sent(
         frame_stored(stored, stored_properties(stored.properties), "10.0.0.7:5", store_ipv6=False),
         check_crc=False,
     )
-    got = delivered(record, "", handle="H", attempt=3, lease_ms=1_000)
+    got = delivered(record, space="", handle="H", attempt=3, lease_ms=1_000)
     system = got.system_properties
     assert got.body == body
     assert dict(got.user_properties) == taken

@@ -1,7 +1,7 @@
 """A producer and a consumer of RocketMQ's own client while masters fail; what it cost them.
 
     PYTHONPATH=.:tests python -m interop.classic_failover 20            prints figures of 20 kills
-    ... python -m interop.classic_failover --fault stop 20 4.9.7 c++
+    ... python -m interop.classic_failover --fault stop 20 4.9.7
     ... python -m interop.classic_failover 20 pop         5.5.0, whose consumer pops
 
     kill         SIGKILL; the node comes back
@@ -19,7 +19,6 @@ import asyncio
 import contextlib
 import json
 import statistics
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -44,8 +43,6 @@ SETTLE_S = 90.0
 """A client that lost its broker asks for another route within 30 s."""
 REST_S = 31.0
 FAULTS = ("kill", "stop", "switchover", "partition")
-CPP = "c++"
-CPP_PROGRAM = Path(__file__).parent / "cpp" / "failover_program.py"
 NODES, COORDINATOR = ("n0", "n1", "n2"), "c0"
 
 
@@ -55,16 +52,13 @@ def group_of(version: str) -> str:
 
 
 class Clients(Talker):
-    """java/Failover.java, or for CPP cpp/failover_program.py: what it saw is a dict, see there."""
+    """java/Failover.java: what it saw is a dict, see there."""
 
     def __init__(self, name_servers: str, home: Path, version: str) -> None:
         group = group_of(version)
-        if version == CPP:
-            command = [sys.executable, str(CPP_PROGRAM), name_servers, TOPIC, group]
-        else:
-            how = [POP] if version == POP else []
-            version = POP_VERSION if version == POP else version
-            command = java("Failover", name_servers, TOPIC, group, *how, home=home, version=version)
+        how = [POP] if version == POP else []
+        version = POP_VERSION if version == POP else version
+        command = java("Failover", name_servers, TOPIC, group, *how, home=home, version=version)
         super().__init__(command, home)
         self._answer()
 
@@ -189,7 +183,7 @@ class Drill:
             admin.create_topic(TOPIC, QUEUES)
 
     def clients(self, version: str) -> Clients:
-        """Of a version of RocketMQ, or CPP, or POP."""
+        """Of a version of RocketMQ, or POP."""
         if version == POP:
             asyncio.run(self._let_pop(group_of(version)))
         return Clients(self.name_servers, self._folder / f"clients-{version}", version)

@@ -133,8 +133,7 @@ class ConsumeQueueStore:
         return int(self._units.ends[dense])
 
     def ends_of(self, queues: Sequence[int]) -> list[int]:
-        """The `max_offset` of many queues; DAMAGED_END for a damaged one, 0 for -1, which is no
-        queue."""
+        """The `max_offset` of many queues; DAMAGED_END for a damaged one, 0 for no queue (-1)."""
         ends: list[int] = self._units.ends[np.array(queues, np.int64)].tolist()
         damaged = self.mender.damaged
         return [
@@ -435,8 +434,7 @@ class ConsumeQueueStore:
         had no files, and its topic `is_deleted`, or the topic's other queues began again and all
         records of this one are older. Returns their names. Raises as `rebuild_begin` does."""
         with self._lock:
-            deleted = self.mender.deleted_queues(is_deleted)
-            self.delete(deleted)
+            self.delete(deleted := self.mender.deleted_queues(is_deleted))
         return [self.mender.name(dense) for dense in deleted]
 
     # ---- inner parts; the caller holds the lock

@@ -12,14 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandemlog.format.constants import (
-    BORN_HOST_OFFSET,
     MAGIC_OFFSET,
     MAGIC_V1,
     MAGIC_V2,
     MAX_QUERY,
     NO_END,
-    PHYSICAL_OFFSET_OFFSET,
-    SYS_FLAG_OFFSET,
 )
 from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.files.index_layout import tag_key
@@ -28,7 +25,6 @@ from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE, UNIT_SIZE
 from tandemlog.format.filter.expression import Condition
 from tandemlog.format.record.property_crc import wrong_property_crc
 from tandemlog.format.record.record import Record, decode_record
-from tandemlog.format.record.sys_flag import BORN_HOST_IPV6
 
 from ..errors import OffsetOutOfRangeError, StoreBusyError, StoreError, UnreadableError
 from ..index.index_service import IndexService
@@ -58,12 +54,13 @@ from .selection import (
     select,
     units_to_read,
 )
+from .store_time import STORE_TIME_END, store_time
 
 # Entries of the index that one query passes.
 MAX_PASSED = 1_000_000
 ATTEMPTS = 3
 
-_I32, _I64 = Struct(">i"), Struct(">q")
+_I32 = Struct(">i")
 _MAGIC = Struct(">I")
 
 
@@ -448,12 +445,7 @@ class StoreReader:
         """The store time (ms) of the record that starts there; -1 if none does."""
         if self._size_at(physical_offset) < 0:
             return -1
-        head = self._log.view(physical_offset, BORN_HOST_OFFSET + 20 + _I64.size)
-        if _I64.unpack_from(head, PHYSICAL_OFFSET_OFFSET)[0] != physical_offset:
-            return -1
-        born_ipv6 = _I32.unpack_from(head, SYS_FLAG_OFFSET)[0] & BORN_HOST_IPV6
-        timestamp: int = _I64.unpack_from(head, BORN_HOST_OFFSET + (20 if born_ipv6 else 8))[0]
-        return timestamp
+        return store_time(self._log.view(physical_offset, STORE_TIME_END), physical_offset)
 
     def time_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """The store time (ms) of that message; -1 if there is none."""

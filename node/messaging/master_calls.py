@@ -25,6 +25,7 @@ from grpc import aio
 
 from tandemlog.format.constants import MAX_GRPC_MESSAGE
 from tandemlog.rocketmq_v2 import messaging_pb2 as v2
+from tandemlog.transport.channels import open_channel_with
 from tandemlog.v1 import common_pb2
 from tandemlog_server.rocketmq.messaging.refusals import MessagingRefusedError
 from tandemlog_server.storage.shares import Shares
@@ -152,11 +153,7 @@ class MasterCalls:
         found = self._channels.get((address, receives))
         if found is None:
             self._retire(address)
-            credentials = self._credentials()
-            if credentials is None:
-                found = aio.insecure_channel(address, options=_OPTIONS)
-            else:
-                found = aio.secure_channel(address, credentials, options=_OPTIONS)
+            found = open_channel_with(address, self._credentials(), _OPTIONS)
             self._channels[address, receives] = found
         return found
 

@@ -24,7 +24,22 @@ THROUGH_PROXY: Final = (_PROXY, 1)
 
 def open_channel(endpoint: str, files: SecurityFiles, options: Options) -> "aio.Channel":
     """A channel to host:port `endpoint` for asyncio. Raises SecurityFileError and OwnGrpcError."""
-    credentials, settings = _prepared(endpoint, files, options)
+    return _open(endpoint, *_prepared(endpoint, files, options))
+
+
+def open_channel_with(
+    endpoint: str, credentials: "grpc.ChannelCredentials | None", options: Options
+) -> "aio.Channel":
+    """The same with credentials that the caller has; None for a channel without TLS."""
+    own_grpc.ready()
+    return _open(endpoint, credentials, _with_proxy_rule(options))
+
+
+def _open(
+    endpoint: str,
+    credentials: "grpc.ChannelCredentials | None",
+    settings: list[tuple[str, int | str]],
+) -> "aio.Channel":
     if credentials is None:
         channel = own_grpc.aio.insecure_channel(endpoint, options=settings)
     else:
@@ -45,10 +60,14 @@ def _prepared(
     endpoint: str, files: SecurityFiles, options: Options
 ) -> "tuple[grpc.ChannelCredentials | None, list[tuple[str, int | str]]]":
     own_grpc.ready()
-    settings = [(_PROXY, 0), *options] if THROUGH_PROXY not in options else list(options)
+    settings = _with_proxy_rule(options)
     fault = files.security.fault_with(endpoint)
     if fault:
         raise SecurityFileError(fault)
     if files.security.server_name:
         settings.append(("grpc.ssl_target_name_override", files.security.server_name))
     return files.current().credentials, settings
+
+
+def _with_proxy_rule(options: Options) -> list[tuple[str, int | str]]:
+    return [(_PROXY, 0), *options] if THROUGH_PROXY not in options else list(options)

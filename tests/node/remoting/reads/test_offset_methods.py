@@ -90,8 +90,12 @@ async def test_commits_of_one_turn_are_one(
     monkeypatch.setattr(members, "commit", counted)
     await asyncio.gather(*(commit(door, 1, queue=queue) for queue in range(4)))
     assert [len(each.offsets) for each in commits] == [4]  # type: ignore[attr-defined]
-    await asyncio.gather(*(commit(door, 1, queue=queue) for queue in range(4)))
-    assert len(commits) == 1  # what is there, or moves on, needs none
+    for _ in range(10):  # a table that is being written just then is asked the long way
+        commits.clear()
+        await asyncio.gather(*(commit(door, 1, queue=queue) for queue in range(4)))
+        if not commits:
+            break
+    assert not commits  # what is there, or moves on, needs none
     assert [await offset(door, queue=queue) for queue in range(4)] == ["1"] * 4
 
 

@@ -215,7 +215,7 @@ class ReceiveMethods:
 
 
 def _made(data: Buffer, **fields: Any) -> v2.Message | None:
-    """None for a record that is none, or whose body cannot be unpacked to the bytes allowed."""
+    """None for bytes that are no record, and for a body that unpacks to more than is allowed."""
     try:
         return delivered(decode_record(data, check_crc=False), **fields)
     except FormatError:

@@ -28,8 +28,8 @@ class Signed:
 
 
 def read_authorization(text: str) -> Signed | None:
-    """None for a header without an access key, which every client sends that has none, and for one
-    that is none of this scheme."""
+    """None for a header of another scheme, and for one without an access key: clients that have no
+    key send the header too."""
     if len(text) > MOST_CHARACTERS or not text.startswith(SCHEME):
         return None
     fields: dict[str, str] = {}

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import shutil
+import socket
 import subprocess
 import urllib.error
 import urllib.parse
@@ -27,6 +28,8 @@ from tandemlog_server.node.access.new_tokens import hash_of, new_token
 from tandemlog_server.node.certs.owners import OwnerKind
 from tandemlog_server.node.node import Node
 from tandemlog_server.node.settings.node_config import NodeConfig
+from tandemlog_server.rocketmq.clients.codes import RequestCode, ResponseCode
+from tandemlog_server.rocketmq.wire.remoting import Command, CommandReader, encode_command
 
 pytestmark = [pytest.mark.cluster, pytest.mark.lane("brokers")]
 
@@ -134,17 +137,42 @@ def work(cluster: Elected) -> None:
             consumer.pull("nothing", 0, 0)
 
 
+def routes(door: str) -> None:
+    """One request of RocketMQ's clients that is answered, and one that is refused."""
+    host, _, port = door.rpartition(":")
+    wire = CommandReader()
+    answers: list[Command] = []
+    with socket.create_connection((host, int(port)), 20) as connection:
+        for opaque, topic in enumerate(("t", "nothing")):
+            request = Command(RequestCode.GET_ROUTE_INFO_BY_TOPIC, opaque, fields={"topic": topic})
+            connection.sendall(encode_command(request))
+        while len(answers) < 2:
+            data = connection.recv(1 << 16)
+            assert data, f"{door} has ended the connection"
+            answers += wire.feed(data)
+    codes = {answer.opaque: answer.code for answer in answers}
+    assert codes == {0: ResponseCode.SUCCESS, 1: ResponseCode.TOPIC_NOT_EXIST}
+
+
 def test_every_query_has_an_answer(tmp_path: Path) -> None:
     program("prometheus")
-    with Elected(tmp_path, nodes=2) as cluster:
+    cluster = Elected(tmp_path, nodes=2)
+    doors = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    for node, door in zip(cluster.nodes, doors, strict=True):
+        node.settings["rocketmq_clients"] = {"listen": door}
+    with cluster:
         cluster.the_master()
         cluster.wait_in_sync(count=2)
         with tandemlog.Admin(cluster.endpoints) as admin:
             admin.create_topic("t", queues=1)
         work(cluster)
+        for door in doors:
+            routes(door)
         with scraped(tmp_path, cluster) as server:
             wait_until("two scrapes", lambda: server.samples() >= 2, 60)
             work(cluster)
+            for door in doors:
+                routes(door)
             seen = server.samples()
             wait_until("two more", lambda: server.samples() >= seen + 2, 60)
             for title, query in panels():

@@ -182,7 +182,7 @@ def client_limits(section: RocketmqClientsSection) -> ClientLimits:
 
 
 def door_numbers(
-    counts: RequestCounts,
+    counts: RequestCounts[int],
     server: RemotingServer,
     table: ClientTable[Connection],
     forwarder: Forwarder,

@@ -10,7 +10,8 @@ creates and the sends that it appends together with that one.
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from functools import partial
+from typing import Final, Protocol
 
 import grpc
 
@@ -38,7 +39,11 @@ from .remoting.cluster.topic_creation import TopicCreation
 from .remoting.sends.joint_sends import JointSends
 from .rocketmq_clients import ClientsNode, broker_names
 from .services.call_door import Handler
+from .services.door_numbers import DoorNumbers
 from .services.transaction_ends import TransactionEnds
+
+GRPC: Final = "grpc"
+"""The door's name in metrics."""
 
 
 class Methods(Protocol):
@@ -86,7 +91,21 @@ async def started_messaging(
     server.run_beside(TelemetryRelay(sessions, master).run(), "rocketmq-telemetry")
     checks = OrphanChecks(node.store, node.transactions, node.turns, sessions)
     server.run_beside(checks.run(), "rocketmq-orphans")
+    node.door.rocketmq[GRPC] = partial(door_numbers, door, sessions, master)
     return (server,)
+
+
+def door_numbers(door: MessagingDoor, sessions: ClientSessions, master: MasterCalls) -> DoorNumbers:
+    """For a scrape."""
+    return DoorNumbers(
+        door.counts.numbers(),
+        connections=door.connections,
+        clients=sessions.client_count,
+        members=sessions.member_counts(),
+        parked=master.parked,
+        handed_on=master.handed_on_total,
+        repeated=master.repeated_total,
+    )
 
 
 def handlers_of(door: MessagingDoor, parts: Sequence[Methods]) -> dict[str, Handler]:

@@ -398,26 +398,33 @@ _CALLS = Section(
 
 _DOORS = Section(
     "RocketMQ's clients",
-    "On nodes with `[rocketmq_clients]`. The label `door` is the wire: `remoting`. What these "
-    "clients store and read is in messages_in_total, messages_out_total and "
-    "group_messages_out_total too, and their connections and calls count in the bounds of all "
+    "On nodes with `[rocketmq_clients]`. The label `door` is the wire: `remoting`, or `grpc` of "
+    "the 5.x API. What these clients store and read is in messages_in_total, messages_out_total "
+    "and group_messages_out_total too, and their connections and calls count in the bounds of all "
     "callers.",
     (
         counter(
             "rocketmq_requests_total",
             "requests",
             "Requests that were answered, by RocketMQ's names of the request and of the code of "
-            "the answer: PULL_MESSAGE and PULL_NOT_FOUND, for example. A name that RocketMQ does "
-            "not have is `other`. A request that a slave handed on counts on both nodes.",
+            "the answer: PULL_MESSAGE and PULL_NOT_FOUND, or ReceiveMessage and MESSAGE_NOT_FOUND, "
+            "for example. A name that RocketMQ does not have is `other`. A request that a slave "
+            "handed on counts on both nodes.",
             "door",
             "request",
             "result",
         ),
-        gauge("rocketmq_connections", "connections", "Connections that are open.", "door"),
+        gauge(
+            "rocketmq_connections",
+            "connections",
+            "Connections that are open; of gRPC, those with a call or a stream in progress.",
+            "door",
+        ),
         gauge(
             "rocketmq_clients",
             "clients",
-            "Producers and consumers that send heartbeats to this node.",
+            "Producers and consumers that send heartbeats to this node; of the 5.x API, those with "
+            "a Telemetry stream here, or on a node that hands it on.",
             "door",
         ),
         gauge(

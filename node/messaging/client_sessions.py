@@ -8,11 +8,12 @@ one: it is one client, and is asked once. Another node hands the streams of its 
 master (telemetry_relay.py), so that the master finds them here. Pure.
 """
 
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable
 from typing import Final
 
 from tandemlog.rocketmq_v2 import messaging_pb2 as v2
+from tandemlog_server.rocketmq.messaging.client_settings import CONSUMERS
 from tandemlog_server.rocketmq.messaging.resources import full_name
 
 from .messaging_call import MessagingCall
@@ -23,13 +24,14 @@ TRANSACTING_KEPT: Final = 65_536
 
 
 class ClientSession:
-    """One stream. `news` is called when a command waits for it. `version` counts its settings."""
+    """One stream. `version` counts its settings; `group` is that of a consumer, else empty."""
 
     def __init__(self, call: MessagingCall) -> None:
         self.call = call
         self.settings: v2.Settings | None = None
         self.version = 0
         self.topics: frozenset[str] = frozenset()
+        self.group = ""
         self.waiting: deque[v2.TelemetryCommand] = deque(maxlen=QUEUED)
 
     @property
@@ -40,6 +42,8 @@ class ClientSession:
         self.settings = settings
         self.version += 1
         self.topics = frozenset(map(full_name, settings.publishing.topics))
+        consumes = settings.client_type in CONSUMERS
+        self.group = full_name(settings.subscription.group) if consumes else ""
 
 
 class ClientSessions:
@@ -81,6 +85,16 @@ class ClientSessions:
 
     def all(self) -> Iterable[ClientSession]:
         return list(self._sessions)
+
+    @property
+    def client_count(self) -> int:
+        """Clients that have sent settings."""
+        return len({_client(each.call) for each in self._sessions if each.settings is not None})
+
+    def member_counts(self) -> dict[str, int]:
+        """Group -> its consumers."""
+        members = {(each.group, _client(each.call)) for each in self._sessions if each.group}
+        return dict(Counter(group for group, _ in members))
 
     def _sends_to(self, session: ClientSession, topic: str) -> bool:
         return topic in session.topics or (*_client(session.call), topic) in self._transacting

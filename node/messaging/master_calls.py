@@ -109,6 +109,7 @@ class MasterCalls:
         self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
         self.handed_on_total = 0
+        self.repeated_total = 0
         self.parked = 0
         """Requests that wait for a master."""
 
@@ -211,6 +212,7 @@ class MasterCalls:
     ) -> list[bytes]:
         channel = self.channel(address, receives=method.streams)
         self.handed_on_total += 1
+        self.repeated_total += repeated
         metadata = (*call.metadata, (HANDED_ON, "1"), *(((REPEATED, "1"),) if repeated else ()))
         within_s = None if call.deadline is None else call.deadline - self._loop.time()
         asking = asyncio.ensure_future(_answers(channel, method, data, metadata, within_s))

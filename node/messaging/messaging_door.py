@@ -13,6 +13,7 @@ requests, so that gRPC receives nothing of a caller before it is let in.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ from ..access.doorkeeper import NO_CERTIFICATE, Doorkeeper
 from ..remoting.door.remoting_call import RemotingRefusedError
 from ..remoting.door.remoting_proofs import WRONG_SIGNATURE
 from ..services.call_door import TAKE_S, CallContext, CallDoor, Handler, received
+from ..services.door_numbers import RequestCounts
 from .master_calls import NOT_LEADING, MasterCalls, NotLeadingError
 from .messaging_call import (
     CLIENT_ID,
@@ -67,7 +69,12 @@ _CODES: Final = {
 }
 """Of refusals that this door shares with that of classic clients: those of creating topics."""
 
-Stream = Callable[[AsyncIterator[bytes], MessagingCall], AsyncIterator[bytes]]
+Stream = Callable[[AsyncIterator[bytes], MessagingCall], AsyncIterator[v2.TelemetryCommand]]
+
+NAMES: Final = {
+    each.name: each.name for each in v2.DESCRIPTOR.services_by_name["MessagingService"].methods
+}
+RESULTS: Final[dict[int, str]] = {int(code): name for name, code in v2.Code.items()}
 
 
 class MessagingDoor:
@@ -78,6 +85,13 @@ class MessagingDoor:
         self._keeper = door.keeper
         self._master = master
         self._loop = asyncio.get_running_loop()
+        self._peers: Counter[str] = Counter()
+        self.counts = RequestCounts[str](NAMES, RESULTS)
+
+    @property
+    def connections(self) -> int:
+        """Those that have a call in progress."""
+        return len(self._peers)
 
     def handler(self, method: Method) -> Handler:
         """gRPC's handler of a method of one request."""
@@ -118,13 +132,16 @@ class MessagingDoor:
                 self._door.admit(caller, stream=True)
             except Exception as problem:
                 status = self._refused(caller, name, problem)
+                self.counts.count(name, status.code)
                 yield v2.TelemetryCommand(status=status).SerializeToString()
                 return
             call = self._call(caller, context, signed=signed)
             async for each in serve(requests, call):
+                if each.HasField("status"):  # an answer, and no question
+                    self.counts.count(name, each.status.code)
                 end = self._end_later()
                 try:
-                    yield each
+                    yield each.SerializeToString()
                 finally:
                     end.cancel()
 
@@ -167,6 +184,9 @@ class MessagingDoor:
             status = self._refused(caller, method.name, problem)
             answered.encoded = [method.answer(status=status).SerializeToString()]
             answered.made = ()
+            self.counts.count(method.name, status.code)
+        else:
+            self.counts.count(method.name, _result(method, answered))
         finally:
             if held:
                 caller.hold(-held)
@@ -174,9 +194,16 @@ class MessagingDoor:
 
     def _enter(self, context: CallContext, name: str, *, stream: bool = False) -> Caller:
         caller = self._door.enter(context.peer(), stream=stream)
-        context.add_done_callback(lambda _: self._door.leave(caller, stream=stream))
+        self._peers[caller.peer] += 1
+        context.add_done_callback(lambda _: self._leave(caller, stream=stream))
         caller.call = name
         return caller
+
+    def _leave(self, caller: Caller, *, stream: bool) -> None:
+        self._door.leave(caller, stream=stream)
+        self._peers[caller.peer] -= 1
+        if not self._peers[caller.peer]:
+            del self._peers[caller.peer]
 
     def _identify(
         self, caller: Caller, context: CallContext, name: str, *, stream: bool = False
@@ -234,6 +261,17 @@ class _Answered:
     request: Any = None
     encoded: Sequence[bytes] = ()
     made: Answers = ()
+
+
+def _result(method: Method, answered: _Answered) -> int:
+    """The code of an answer; 0, which no answer has, for bytes of a master that are none."""
+    if answered.made:
+        code: int = answered.made[0].status.code  # type: ignore[attr-defined]
+        return code
+    try:
+        return int(method.answer.FromString(next(iter(answered.encoded), b"")).status.code)
+    except DecodeError:
+        return v2.CODE_UNSPECIFIED
 
 
 def _decoded(method: Method, data: bytes) -> Any:

@@ -49,7 +49,7 @@ class Telemetry:
 
     async def serve(
         self, requests: AsyncIterator[bytes], call: MessagingCall
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncIterator[v2.TelemetryCommand]:
         """The commands for one client, until it ends its stream."""
         session = ClientSession(call)
         came = asyncio.Event()
@@ -58,7 +58,7 @@ class Telemetry:
         try:
             while not (reading.done() and not session.waiting):
                 while session.waiting:
-                    yield session.waiting.popleft().SerializeToString()
+                    yield session.waiting.popleft()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_S if session.is_producer else None):
                         await came.wait()

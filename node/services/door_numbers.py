@@ -10,9 +10,11 @@ is bounded by this program.
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 OTHER: Final = "other"
+RequestT = TypeVar("RequestT", bound=int | str)
+"""How a door knows a kind of request: by a code, or by a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +36,18 @@ class Doors(dict[str, Callable[[], DoorNumbers]]):
     """By the name that a door has in metrics."""
 
 
-class RequestCounts:
-    """See the module. `names` and `results` are the numbers of the wire that have a name."""
+class RequestCounts(Generic[RequestT]):
+    """See the module. `names` are the requests of the wire that are named, `results` the codes of
+    answers."""
 
-    def __init__(self, names: Mapping[int, str], results: Mapping[int, str]) -> None:
+    def __init__(self, names: Mapping[RequestT, str], results: Mapping[int, str]) -> None:
         self._names = names
         self._results = results
         self._counts: Counter[tuple[str, str]] = Counter()
 
-    def count(self, code: int, result: int) -> None:
+    def count(self, request: RequestT, result: int) -> None:
         """One request was answered."""
-        self._counts[self._names.get(code, OTHER), self._results.get(result, OTHER)] += 1
+        self._counts[self._names.get(request, OTHER), self._results.get(result, OTHER)] += 1
 
     def numbers(self) -> dict[tuple[str, str], int]:
         """(name, result) -> how many."""

@@ -84,6 +84,7 @@ class Front:
         self.master = MasterCalls(self.cluster, limits=HandingLimits(park_s=park_s, **limits))
         call_door = CallDoor(node._turns, max_calls=100, max_streams=100)
         door = MessagingDoor(call_door, self.master)
+        self.counts = door.counts
         sessions = ClientSessions()
         telemetry = Telemetry(sessions, node.store.groups.policy, 1_000)
         self.relay = TelemetryRelay(sessions, self.master)
@@ -122,7 +123,12 @@ async def test_what_is_the_masters_is_handed_on(node: Node) -> None:
         (got,) = await client.receive("T")
         assert got.body == b"1"
         assert (await client.ack(got)).status.code == v2.OK
-        assert front.master.handed_on_total == 3
+        assert (front.master.handed_on_total, front.master.repeated_total) == (3, 0)
+        assert front.counts.numbers() == {
+            ("SendMessage", "OK"): 1,
+            ("ReceiveMessage", "OK"): 1,
+            ("AckMessage", "OK"): 1,
+        }
 
 
 async def test_a_send_waits_for_a_master(node: Node) -> None:
@@ -189,6 +195,7 @@ async def test_a_send_whose_answer_is_lost_is_stored_once(node: Node) -> None:
         await until(lambda: swallowed)
         front.cluster.address = node.endpoints.rocketmq_grpc
         assert (await sending).status.code == v2.OK
+        assert front.master.repeated_total == 1
         assert len(await client.receive("T")) == 1
     await dying.stop(0)
 

@@ -87,6 +87,11 @@ MEANT = (
         "before; later it is refused.",
     ),
     Meant(
+        "A pop is served whatever time its client's clock says; a broker answers that there is "
+        "nothing once the pop is 0.5 s older than it would wait.",
+        (("pop-direct", "/too many, too late"),),
+    ),
+    Meant(
         "Nothing is written to `rmq_sys_REVIVE_LOG_*`; `initMode` 1 begins behind the last message "
         "of an old topic, where a broker gives that one too.",
     ),

@@ -157,7 +157,7 @@ final class PopScenarios {
     static void direct(Scene scene) throws Exception {
         String topic = scene.created("a", 1);
         String group = group(scene, "direct", false);
-        PushScenarios.send(scene, topic, 0, 6, 1);
+        sent(scene, topic, 6);
         Api api = new Api(scene, topic, group, false);
         scene.saw("no topic", api.code(new Api(scene, scene.topic("none"), group, false).header(-1, 1, 0)));
         PopMessageRequestHeader many = api.header(0, 33, 0);
@@ -186,11 +186,17 @@ final class PopScenarios {
         scene.saw("at the end", api.pop(api.header(-1, 32, 3_000)).getPopStatus().name());
     }
 
+    /** The first messages of queue 0, once pops find them: a send is answered a moment before. */
+    private static void sent(Scene scene, String topic, int count) throws Exception {
+        PushScenarios.send(scene, topic, 0, count, 1);
+        scene.until("all messages in the queue", () -> scene.admin().maxOffset(scene.queue(topic, 0)) == count);
+    }
+
     /** Tags are chosen where the messages are. */
     static void filtered(Scene scene) throws Exception {
         String topic = scene.created("a", 1);
         Api api = new Api(scene, topic, group(scene, "filtered", false), false);
-        PushScenarios.send(scene, topic, 0, 9, 1);
+        sent(scene, topic, 9);
         PopMessageRequestHeader header = api.header(-1, 32, 0);
         header.setExpType("TAG");
         header.setExp("a || c");
@@ -208,7 +214,7 @@ final class PopScenarios {
     static void orderly(Scene scene) throws Exception {
         String topic = scene.created("a", 1);
         Api api = new Api(scene, topic, group(scene, "orderly", true), true);
-        PushScenarios.send(scene, topic, 0, 6, 1);
+        sent(scene, topic, 6);
         PopResult first = api.pop(api.header(0, 2, 0));
         scene.saw("first", Api.rows(first));
         scene.saw("while it is out", api.pop(api.header(0, 2, 0)).getPopStatus().name());

@@ -77,6 +77,7 @@ from .settings.listen_endpoints import Endpoints
 from .settings.node_config import NodeConfig
 from .settings.rocketmq_clients_section import RocketmqClientsSection
 from .transactions.transaction_work import TransactionWork
+from .work.work_looks import has_begun
 from .work.work_service import WorkService
 
 REMOTING: Final = "remoting"
@@ -286,6 +287,7 @@ def routing_methods(node: ClientsNode, routing: Routing) -> list[Methods]:
             node.turns,
             settings=lambda: broker_settings(node.config, nodes.names, nodes.address),
             delete_group=delete_group,
+            has_popped=partial(has_begun, node.work),
         ),
     ]
 

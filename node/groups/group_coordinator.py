@@ -66,8 +66,8 @@ class GroupCoordinator:
         limits: GroupsSection,
         kinds: GroupKinds | None = None,
     ) -> None:
-        self._kinds = kinds if kinds is not None else GroupKinds()
-        self._kinds.count_by(MemberKind.OWN, self._count)
+        self.kinds = kinds if kinds is not None else GroupKinds()
+        self.kinds.count_by(MemberKind.OWN, self._count)
         self._store = store
         self._current = current
         self._now = now
@@ -138,7 +138,7 @@ class GroupCoordinator:
         report = report_of(request, host, self.limits, holder)
         name = request.group
         if report.epoch == JOIN:
-            self._kinds.require(MemberKind.OWN, name)
+            self.kinds.require(MemberKind.OWN, name)
         if report.epoch == JOIN and name not in self._store.groups.table:
             await asyncio.to_thread(
                 self._store.groups.ensure,
@@ -430,9 +430,9 @@ class GroupCoordinator:
     def describe(self, name: str) -> broker_pb2.DescribeGroupResponse:
         """Raises RequestRefusedError (UNKNOWN_GROUP)."""
         self._lead()
-        group, kind = self.groups.get(name), self._kinds.kind_of(name)
+        group, kind = self.groups.get(name), self.kinds.kind_of(name)
         store, word = self._store, "" if kind is None else kind.word
-        if kind is not None and (members := self._kinds.members(kind, name)):
+        if kind is not None and (members := self.kinds.members(kind, name)):
             return describe(name, "stable", 0 if group is None else group.epoch, members, word)
         if group is None or not group.members:
             exists = name in store.groups.table or name in store.consumer_offsets.groups()

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from tandemlog.format.words import counted, quoted
 from tandemlog.v1 import common_pb2
@@ -13,6 +13,13 @@ from ..error_status import RequestRefusedError
 from ..settings.sections import GroupsSection
 from .assignor import Queue
 from .consumer_group import ConsumerGroup, FencedInstanceError, FencedMemberError, LateRequestError
+
+COMMIT_OVER: Final = (
+    "whose next commits would undo a reset: stop them first, or use mqadmin resetOffsetByTime, "
+    "which tells them"
+)
+MAKE_AGAIN: Final = "and the next heartbeat or commit would make it again: stop them first"
+"""Why members of RocketMQ's clients are in the way."""
 
 
 def refused(code: Any, message: str) -> RequestRefusedError:

@@ -58,6 +58,18 @@ class GroupKinds:
         """As `list_by` was given them; none of a kind whose members have no names."""
         return self._members[kind](group) if kind in self._members else []
 
+    def require_none(self, kind: MemberKind, group: str, then: str) -> None:
+        """Raises RequestRefusedError (GROUP_HAS_MEMBERS) if `group` has members of `kind`; `then`:
+        what they would do to the change, and the way out."""
+        members = self._counts[kind](group) if kind in self._counts else 0
+        if members:
+            raise RequestRefusedError(
+                common_pb2.GROUP_HAS_MEMBERS,
+                f"group {quoted(group)} has {counted(members, 'member')} {kind.value}, {then}",
+                field="group",
+                actual=members,
+            )
+
     def require(self, kind: MemberKind, group: str) -> None:
         """Raises RequestRefusedError (GROUP_HAS_MEMBERS) if `group` has members of another kind
         than `kind`."""

@@ -28,8 +28,10 @@ from tandemlog_server.storage.message_store import MessageStore
 from ..access.caller import Caller
 from ..error_status import RequestRefusedError, check_count
 from ..groups.group_coordinator import GroupCoordinator
+from ..groups.group_refusals import COMMIT_OVER, MAKE_AGAIN
 from ..groups.offset_promises import OffsetPromises
 from ..pulls.group_activity import GroupActivity
+from ..pulls.group_kind import MemberKind
 from ..pulls.known_queues import KnownQueues
 from ..pulls.read_turns import ReadTurns
 from ..transactions.transaction_work import TransactionWork
@@ -82,6 +84,8 @@ class GroupService:
         self, request: broker_pb2.CommitOffsetsRequest, caller: Caller
     ) -> broker_pb2.CommitOffsetsResponse:
         self._coordinator.lead("commit consumer offsets on", request.group)
+        if request.without_members:
+            self._coordinator.kinds.require_none(MemberKind.CLASSIC, request.group, COMMIT_OVER)
         response, rows = await self._turns.run(
             caller,
             partial(self._commit, request, caller),
@@ -287,6 +291,7 @@ class GroupService:
         topics."""
         coordinator = self._coordinator
         coordinator.check_deletable(request.group)
+        coordinator.kinds.require_none(MemberKind.CLASSIC, request.group, MAKE_AGAIN)
         if not request.dry_run:
             with self._store.transactions.lock:
                 rows = [

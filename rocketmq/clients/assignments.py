@@ -18,6 +18,7 @@ from typing import Final
 from tandemlog.format.constants import RETRY_PREFIX
 from tandemlog.format.errors import FormatError
 from tandemlog.format.words import quoted
+from tandemlog_server.storage.metadata.topics import new_group
 
 from .heartbeats import BROADCASTING, CLUSTERING, json_object
 from .pop_requests import ALL_QUEUES
@@ -118,6 +119,14 @@ def with_mode(row: Mapping[str, object], request: ModeRequest) -> dict[str, obje
     if kept:
         changed[MODES] = json.dumps(kept, separators=(",", ":"))
     return {**row, "attributes": changed}
+
+
+def without_settings(group: str, row: object) -> dict[str, object]:
+    """The row of a group whose settings are forgotten. The way in which it reads its topics stays:
+    RocketMQ keeps that in a file of its own."""
+    modes = popped_topics(row)
+    kept = {MODES: json.dumps(modes, separators=(",", ":"))} if modes else {}
+    return {**new_group(group), "attributes": kept}
 
 
 def may_pop(topic: str) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from tandemlog.format.errors import FormatError
 from tandemlog.v1 import common_pb2
 from tandemlog_server.ha.protocol.versions import VERSION
+from tandemlog_server.rocketmq.clients.assignments import without_settings
 from tandemlog_server.rocketmq.clients.broker_documents import (
     Rates,
     RuntimeFacts,
@@ -37,7 +38,7 @@ from .topic_methods import INVALID_PARAMETER
 
 class BrokerMethods:
     """See the module. `settings` gives those of request 26; `delete_group` ends a group as every
-    other door does. Belongs to the loop."""
+    other door does; `has_popped`: whether a group has work that began. Belongs to the loop."""
 
     def __init__(
         self,
@@ -47,12 +48,14 @@ class BrokerMethods:
         *,
         settings: Callable[[], Mapping[str, object]],
         delete_group: Callable[[str], Awaitable[object]],
+        has_popped: Callable[[str], Awaitable[bool]],
     ) -> None:
         self._store = store
         self._current = current
         self._turns = turns
         self._settings = settings
         self._delete_group = delete_group
+        self._has_popped = has_popped
         self._booted_ms = store.clock.now_ms()
         self._rates = Rates(Totals(store.stats.opened_at_s))
 
@@ -104,12 +107,17 @@ class BrokerMethods:
         return call.request.response()
 
     async def delete(self, call: RemotingCall) -> Command | None:
-        """A group that is not there is deleted already."""
+        """Without cleanOffset the settings alone, as a broker does: a group continues where it was.
+        A group that is not there is deleted already."""
         call.caller.require_admin("delete a group")
         name = call.request.fields.get("groupName", "")
         role = self._current.role
         role.require_master("delete groups on")
         await role.admit_change()
+        if call.request.fields.get("cleanOffset") != "true" and await self._has_read(name):
+            await asyncio.to_thread(self._forget_settings, name)
+            await role.confirm_table("groups")
+            return call.request.response()
         try:
             await self._delete_group(name)
         except RequestRefusedError as refusal:
@@ -117,7 +125,19 @@ class BrokerMethods:
                 raise
         return call.request.response()
 
+    async def _has_read(self, group: str) -> bool:
+        if self._store.consumer_offsets.has_group(group):
+            return True
+        return group in self._store.groups.table and await self._has_popped(group)
+
     # ---- in threads
+
+    def _forget_settings(self, name: str) -> None:
+        self._current.role.require_master("delete groups on")
+        groups = self._store.groups
+        if name in groups.table:
+            kept = without_settings(name, groups.table.get(name))
+            groups.take_rows({name: kept}, (), self._store.clock.now_ms())
 
     def _update(self, body: bytes) -> None:
         self._current.role.require_master("change groups on")

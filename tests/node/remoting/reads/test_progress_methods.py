@@ -6,11 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from fakes.popping_node import BROKER, GROUP, TOPIC, Popper, connected, popping_node
+from fakes.popping_node import (
+    ACK,
+    BROKER,
+    GROUP,
+    SET_MODE,
+    TOPIC,
+    Popper,
+    connected,
+    popping_node,
+    receipt_of,
+)
+from tandemlog import EARLIEST, AsyncAdmin
+from tandemlog.errors import GroupHasMembersError
+from tandemlog_server.rocketmq.clients.assignments import popped_topics
 from tandemlog_server.rocketmq.wire.remoting import Command
 from tandemlog_server.storage.metadata.topics import TopicConfig
 
 STATS, RESET, RESET_CLIENT = 208, 222, 220
+UNREGISTER, UPDATE, DELETE = 35, 200, 207
 NO_TOPIC, NO_GROUP = 17, 26
 
 
@@ -107,6 +121,69 @@ async def test_members_are_told_to_go_there(popper: Popper) -> None:
     [told] = [each for each in pushed if each.code == RESET_CLIENT]
     assert (told.fields["group"], told.fields["topic"]) == (GROUP, TOPIC)
     assert b":2" in told.body.replace(b" ", b"")
+
+
+async def test_a_group_with_members_is_not_reset_where_none_is_told(popper: Popper) -> None:
+    """They would commit what they have in memory over it."""
+    await popper.put(b"a", b"b")
+    commit(popper, 1)
+    await popper.heartbeat()
+    async with AsyncAdmin(popper.node.endpoints.listen) as admin:
+        for dry_run in (True, False):
+            with pytest.raises(GroupHasMembersError, match="resetOffsetByTime") as refused:
+                await admin.reset_offsets(GROUP, to=EARLIEST, dry_run=dry_run)
+            assert "has 1 member of RocketMQ's clients" in str(refused.value)
+        await admin.commit(GROUP, {(TOPIC, 0): 2})
+        await popper.ask(UNREGISTER, clientID="c1", consumerGroup=GROUP)
+        await admin.reset_offsets(GROUP, to=EARLIEST)
+    assert popper.node.store.consumer_offsets.of_pair(TOPIC, GROUP)[0] == 0
+
+
+async def test_a_group_with_members_is_not_deleted(popper: Popper) -> None:
+    """The next heartbeat would make it again, and the next commit its offsets."""
+    await popper.put(b"a", b"b")
+    commit(popper, 1)
+    await popper.heartbeat()
+    async with AsyncAdmin(popper.node.endpoints.listen) as admin:
+        for dry_run in (True, False):
+            with pytest.raises(GroupHasMembersError, match="stop them first"):
+                await admin.delete_group(GROUP, dry_run=dry_run)
+        refused = await popper.ask(DELETE, groupName=GROUP, cleanOffset="true")
+        assert refused.code != 0
+        assert "stop them first" in refused.remark
+        assert popper.node.store.consumer_offsets.has_group(GROUP)
+        await popper.ask(UNREGISTER, clientID="c1", consumerGroup=GROUP)
+        await admin.delete_group(GROUP)
+    assert not popper.node.store.consumer_offsets.has_group(GROUP)
+
+
+async def test_what_a_group_has_read_is_deleted_only_if_that_is_asked_for(popper: Popper) -> None:
+    """As RocketMQ's cleanOffset: else it would read everything again, or skip what waits."""
+    await popper.put(b"a", b"b")
+    commit(popper, 1)
+    await popper.heartbeat()
+    changed = {"groupName": GROUP, "retryMaxTimes": 3}
+    assert (await popper.ask(UPDATE, changed)).code == 0
+    groups = popper.node.store.groups
+    assert groups.policy(GROUP).max_attempts == 4
+    assert (await popper.ask(DELETE, groupName=GROUP)).code == 0
+    assert groups.policy(GROUP).max_attempts == 17
+    assert popper.node.store.consumer_offsets.of_pair(TOPIC, GROUP)[0] == 1
+    await popper.ask(UNREGISTER, clientID="c1", consumerGroup=GROUP)
+    assert (await popper.ask(DELETE, groupName=GROUP, cleanOffset="true")).code == 0
+    assert GROUP not in groups.table
+    assert not popper.node.store.consumer_offsets.has_group(GROUP)
+
+
+async def test_a_group_that_popped_keeps_what_it_has_done_too(popper: Popper) -> None:
+    mode = {"topic": TOPIC, "consumerGroup": GROUP, "mode": "POP", "popShareQueueNum": 1}
+    assert (await popper.ask(SET_MODE, mode)).code == 0
+    await popper.put(b"a", b"b")
+    [first] = await popper.popped(1)
+    assert (await popper.say(ACK, receipt_of(first))).code == 0
+    assert (await popper.ask(DELETE, groupName=GROUP)).code == 0
+    assert popped_topics(popper.node.store.groups.table[GROUP]) == {TOPIC: 1}
+    assert [each.body for each in await popper.popped()] == [b"b"]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tandemlog.format.record.batch import RecordBatch
+from tandemlog.format.record.batch import AppendSegment, RecordBatch
 from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.storage.errors import StoreError
 from tandemlog_server.storage.message_store import MessageStore
@@ -130,7 +130,15 @@ class SendPut(Send):
 class JointPut(Pending):
     """See the module. The requests are of one durability and one share."""
 
-    __slots__ = ("_current", "_entries", "_sends", "_stats", "_timeout_s", "confirm_deadline")
+    __slots__ = (
+        "_current",
+        "_entries",
+        "_sends",
+        "_sizes",
+        "_stats",
+        "_timeout_s",
+        "confirm_deadline",
+    )
 
     def __init__(
         self, sends: Sequence[Send], current: CurrentRole, stats: AckStats, timeout_s: float
@@ -141,6 +149,7 @@ class JointPut(Pending):
         self._stats = stats
         self._timeout_s = timeout_s
         self._entries: list[int] = []
+        self._sizes = np.empty(0, np.int64)
         self.confirm_deadline = 0.0
 
     @property
@@ -153,6 +162,7 @@ class JointPut(Pending):
 
     def append(self, store: MessageStore) -> PutResult:
         batch, self._entries = joined(self._sends)
+        self._sizes = batch.sizes.astype(np.int64)
         return store.put(batch, holder=self._sends[0].share)
 
     def parts(self) -> Sequence[Pending]:
@@ -235,13 +245,31 @@ class JointPut(Pending):
     def _find_places(self) -> None:
         """Log offset of each record, and queue offset of each request's first."""
         assert self.result is not None
-        segments = iter(self.result.segments)
+        segments = self.result.segments
+        if len(segments) != 1:
+            self._find_places_in(segments)
+            return
+        segment = segments[0]
+        following = segment.queue_offsets.tolist()
+        sizes = self._sizes + segment.record_extra
+        places = (segment.physical_offset + np.cumsum(sizes) - sizes).tolist()
+        row = 0
+        for send in self._sends:
+            count, entry = len(send.records), self._entries[row]
+            send.queue_offset = following[entry]
+            send.log_offsets = places[row : row + count]
+            following[entry] += count
+            row += count
+
+    def _find_places_in(self, segments: Sequence[AppendSegment]) -> None:
+        """The same for a put that went into several files."""
+        parts = iter(segments)
         at = extra = left = row = 0
         following: list[int] = []
         for send in self._sends:
             for record in send.records:
                 while not left:
-                    segment = next(segments)
+                    segment = next(parts)
                     at, extra, left = segment.physical_offset, segment.record_extra, segment.count
                     following = segment.queue_offsets.tolist()
                 entry = self._entries[row]

@@ -27,10 +27,11 @@ _MIN_I32: Final = -(1 << 31)
 _MAX_I32: Final = (1 << 31) - 1
 _MAX_I64: Final = (1 << 63) - 1
 
-_MESSAGE_HEAD: Final = Struct(">iiiii")
+MESSAGE_HEAD: Final = Struct(">iiiii")
 """Size, magic, CRC, flag, length of the body; magic and CRC are 0."""
 _I16: Final = Struct(">h")
-_SMALLEST: Final = _MESSAGE_HEAD.size + _I16.size
+SMALLEST_MESSAGE: Final = MESSAGE_HEAD.size + _I16.size
+"""Without a body and properties."""
 
 
 class _Names(NamedTuple):
@@ -158,13 +159,15 @@ def split_batch(body: bytes) -> list[BatchedMessage]:
     while at < end:
         if len(messages) >= MOST_IN_BATCH:
             raise FormatError(f"the batch has more than {MOST_IN_BATCH} messages")
-        if end - at < _SMALLEST:
-            raise _unfit(at, f"{end - at} bytes are left, a message has {_SMALLEST} at least")
-        size, _, _, flag, body_length = _MESSAGE_HEAD.unpack_from(body, at)
-        if not _SMALLEST <= size <= end - at:
+        if end - at < SMALLEST_MESSAGE:
+            raise _unfit(
+                at, f"{end - at} bytes are left, a message has {SMALLEST_MESSAGE} at least"
+            )
+        size, _, _, flag, body_length = MESSAGE_HEAD.unpack_from(body, at)
+        if not SMALLEST_MESSAGE <= size <= end - at:
             raise _unfit(at, f"it says {size} bytes, {end - at} are left")
-        start = at + _MESSAGE_HEAD.size
-        room = size - _SMALLEST
+        start = at + MESSAGE_HEAD.size
+        room = size - SMALLEST_MESSAGE
         if not 0 <= body_length <= room:
             raise _unfit(start - 4, f"a body of {body_length} bytes, its message has {room}")
         properties_at = start + body_length

@@ -36,7 +36,8 @@ from tandemlog.format.record.sys_flag import BORN_HOST_IPV6, STORE_HOST_IPV6
 from tandemlog.format.words import shortened
 
 FRAMES_KEPT: Final = 8192
-_HOST_FLAGS: Final = BORN_HOST_IPV6 | STORE_HOST_IPV6
+HOST_FLAGS: Final = BORN_HOST_IPV6 | STORE_HOST_IPV6
+"""Bits that say how long hosts are: the frame has them."""
 _TIMERS: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 """In the order in which a broker looks."""
 _ASKS: Final = frozenset({DELAY, TIMER_DEL_UNIQKEY, TIMER_OUT_MS, *_TIMERS, TRANSACTION_PREPARED})
@@ -128,7 +129,8 @@ def _delay(properties: dict[str, str], name: str) -> int:
 
 
 @lru_cache(maxsize=FRAMES_KEPT)
-def _frame(topic: str, born_host: str, store_ipv6: bool) -> TopicFrame:
+def topic_frame(topic: str, born_host: str, store_ipv6: bool) -> TopicFrame:
+    """What the records of a topic from one client have in common."""
     return TopicFrame(topic, born_host, store_ipv6=store_ipv6)
 
 
@@ -137,7 +139,7 @@ def frame_stored(
 ) -> bytes:
     """The record, in which the store fills in what it alone knows. `properties` as they are stored.
     Raises RecordTooLargeError, and FormatError for a field out of its range."""
-    frame = _frame(message.topic, born_host, store_ipv6)
+    frame = topic_frame(message.topic, born_host, store_ipv6)
     record = frame_message(
         frame,
         message.body,
@@ -145,7 +147,7 @@ def frame_stored(
         message.queue_id,
         message.born_timestamp,
         message.flag,
-        message.sys_flag & ~_HOST_FLAGS,
+        message.sys_flag & ~HOST_FLAGS,
     )
     if not message.reconsume_times:
         return record

@@ -54,8 +54,8 @@ OF_THE_STORE: Final = frozenset(
 _NOT_OF_MEMBERS: Final = frozenset(
     name.encode() for name in (*OF_THE_STORE, DELAY, TIMER_OUT_MS, TRANSACTION_PREPARED, *TIMERS)
 )
-_HINTS: Final = (b"__", b"REAL_", b"TIMER_", b"INNER_", b"DELAY", b"POP_CK", b"TRAN_MSG")
-"""Each of these names has one in it, and few other names have."""
+MEMBER_HINTS: Final = (b"__", b"REAL_", b"TIMER_", b"INNER_", b"DELAY", b"POP_CK", b"TRAN_MSG")
+"""Each name that a message of a batch may not have has one in it, and few other names have."""
 _PLACES: Final = 128
 _ORDERS_KEPT: Final = 4096
 _MOST_NAMES_KEPT: Final = 64
@@ -106,7 +106,7 @@ def member_properties(text: bytes) -> bytes:
         return text
     if not text.endswith(b"\x02"):
         text += b"\x02"
-    if not any(name in text for name in _HINTS):
+    if not any(name in text for name in MEMBER_HINTS):
         return text
     segments = text.split(b"\x02")[:-1]
     kept = [each for each in segments if each.partition(b"\x01")[0] not in _NOT_OF_MEMBERS]

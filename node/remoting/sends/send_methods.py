@@ -40,6 +40,7 @@ from tandemlog.format.record.record import Record
 from tandemlog.format.record.sys_flag import INNER_BATCH, TRANSACTION_MASK
 from tandemlog.format.words import quoted
 from tandemlog.v1 import broker_pb2
+from tandemlog_server.rocketmq.clients.batch_records import batch_records, check_text
 from tandemlog_server.rocketmq.clients.codes import RequestCode, ResponseCode
 from tandemlog_server.rocketmq.clients.send_requests import SendRequest, read_send, split_batch
 from tandemlog_server.rocketmq.clients.stored_message import (
@@ -189,7 +190,6 @@ class SendMethods:
         for: so a broker keeps replies. Returns and raises as `send`."""
         text = request.properties.encode("utf-8", "surrogatepass")
         message = _message_of(request, queue_id, {})
-        self._check_body(message.body)
         host = born_host_of(call.connection.peer)
         record = self._framed(message, member_properties(text), host)
         key = read_properties(request.properties).get(UNIQ_KEY, "")
@@ -202,7 +202,6 @@ class SendMethods:
         if not properties.get(UNIQ_KEY):
             properties[UNIQ_KEY] = self._new_key()
         add_broker_facts(properties, self._facts)
-        self._check_body(message.body)
         share = call.caller.holder if self._put_aside(message, request.group) else ""
         record = self._framed(message, encoded(properties), born_host_of(call.connection.peer))
         return self._open(
@@ -266,13 +265,6 @@ class SendMethods:
             )
         return queue_id
 
-    def _check_body(self, body: bytes) -> None:
-        if len(body) > self._max_body:
-            raise _illegal(
-                f"the body has {len(body)} bytes, the limit is {self._max_body} "
-                "(store.max_message_size)"
-            )
-
     async def _end_retries(self, request: SendRequest, message: StoredMessage) -> None:
         """A consumer whose request 36 failed sends its message to be retried by itself: it is a
         dead letter after too many retries."""
@@ -315,16 +307,15 @@ class SendMethods:
         if common.get(DELAY, "0") != "0" or _begins_transaction(message):
             raise _illegal("the messages of a batch cannot come later, nor within a transaction")
         try:
-            members = split_batch(request.body)
+            records = batch_records(
+                request.body,
+                message,
+                born_host_of(call.connection.peer),
+                store_ipv6=self._store_ipv6,
+                most_bytes=self._max_body,
+            )
         except FormatError as error:
             raise _illegal(str(error)) from None
-        born_host = born_host_of(call.connection.peer)
-        records = []
-        for member in members:
-            self._check_body(member.body)
-            message.flag, message.body = member.flag, member.body
-            properties = member_properties(member.properties)
-            records.append(self._framed(message, properties, born_host))
         return self._open(
             call,
             message,
@@ -338,6 +329,7 @@ class SendMethods:
 
     def _framed(self, message: StoredMessage, properties: bytes, born_host: str) -> bytes:
         try:
+            check_text(message.body, self._max_body)
             return frame_stored(message, properties, born_host, store_ipv6=self._store_ipv6)
         except FormatError as error:
             raise _illegal(str(error)) from None
@@ -401,7 +393,7 @@ class SendMethods:
         if len(offsets) == 1:
             ids = f"{prefix}{offsets[0]:016X}"
         else:
-            ids = ",".join([f"{prefix}{offset:016X}" for offset in offsets])
+            ids = (f",{prefix}%016X" * len(offsets))[1:] % tuple(offsets)
         fields = {
             "msgId": ids,
             "queueId": str(send.asked_queue_id),

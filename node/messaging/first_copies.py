@@ -8,8 +8,7 @@
                ─▶ neither: it is stored now
 
 A client makes a new id for each send, and keeps it when it tries again: so, other than of classic
-clients, a message with the id and the body of a stored one is that one. What the index does not
-have is not in the log, once the log as it is now is confirmed and dispatched.
+clients, a message with the id and the body of a stored one is that one.
 """
 
 import asyncio
@@ -21,22 +20,19 @@ from hashlib import blake2b
 from typing import Final
 
 from tandemlog.format.constants import HALF_TOPIC, TIMER_TOPIC, TRANSACTION
-from tandemlog.format.record.record import Record, decode_record
+from tandemlog.format.record.record import Record
 from tandemlog.rocketmq_v2 import messaging_pb2 as v2
-from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog.v1 import broker_pb2
 from tandemlog_server.rocketmq.messaging.refusals import put_status
 from tandemlog_server.storage.message_store import MessageStore
 
-from ..error_status import RequestRefusedError
-from ..pulls.dispatch_wait import DispatchWait
 from ..puts.confirm_waiters import ConfirmWaiters
 from ..puts.own_confirmation import require_confirmed
+from ..puts.stored_copies import StoredCopies
 from ..roles.role import CurrentRole
 
 KEPT: Final = 50_000
 YOUNG_S: Final = 10.0
-LOOK_BACK_MS: Final = 600_000
-"""Of store times; clocks of two nodes may differ by minutes."""
 _WHAT: Final = "the message"
 
 
@@ -78,13 +74,12 @@ class FirstCopies:
         handle_of: HandleOf,
         kept: int = KEPT,
     ) -> None:
-        self._store = store
         self._current = current
         self._waiters = waiters
         self._timeout_s = timeout_s
         self._handle_of = handle_of
         self._kept = kept
-        self._dispatch = DispatchWait(store)
+        self._copies = StoredCopies(store, waiters, timeout_s)
         self._loop = asyncio.get_running_loop()
         self._sends: OrderedDict[_Key, asyncio.Future[Copy]] = OrderedDict()
         self._storing: set[asyncio.Task[Copy]] = set()
@@ -168,42 +163,16 @@ class FirstCopies:
         epoch = self._current.role.epoch()
         if epoch is None:
             return None
-        await self._all_known(epoch)
-        record = await asyncio.to_thread(self._find, topic, message_id, body)
+        topics = (topic, TIMER_TOPIC, HALF_TOPIC)
+        record = await self._copies.find(topics, message_id, body, epoch)
         if record is None:
             return None
-        end = record.physical_offset + record.size
-        await require_confirmed(self._waiters, end, epoch, self._timeout_s(), _WHAT)
         return Copy(
-            end,
+            record.physical_offset + record.size,
             record.queue_offset,
             transaction_id=record.properties.get(TRANSACTION, ""),
             recall_handle=self._handle_of(record) if record.topic == TIMER_TOPIC else "",
         )
-
-    async def _all_known(self, epoch: int) -> None:
-        end = self._store.log.wrote.value
-        if self._store.reputed.value >= end:
-            return
-        what = "what may be the first copy of this message"
-        await require_confirmed(self._waiters, end, epoch, self._timeout_s(), what)
-        await self._dispatch.reach(end)
-        if self._store.reputed.value < end:
-            raise RequestRefusedError(
-                common_pb2.OUTCOME_UNKNOWN,
-                f"the log is dispatched up to {self._store.reputed.value}, and a first copy of the "
-                f"message may lie before {end}: look for it before it is sent again",
-            )
-
-    def _find(self, topic: str, message_id: str, body: bytes) -> Record | None:
-        since = max(self._store.clock.now_ms() - LOOK_BACK_MS, 0)
-        for each in (topic, TIMER_TOPIC, HALF_TOPIC):
-            found = self._store.reader.query_key(each, message_id, begin_timestamp=since)
-            for data in found.records:
-                record = decode_record(data)
-                if record.uniq_key == message_id and record.body == body:
-                    return record
-        return None
 
 
 async def _of(store: Callable[[], Awaitable[Copy]]) -> Copy:

@@ -27,13 +27,21 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from tandemlog.format.constants import DELAY, HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from tandemlog.format.constants import (
+    DELAY,
+    HALF_TOPIC,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+)
 from tandemlog.format.record.record import Record, decode_record
 from tandemlog_server.rocketmq.clients.codes import ResponseCode
 from tandemlog_server.rocketmq.clients.send_requests import SendRequest
 from tandemlog_server.storage.message_store import MessageStore
 
 from ...pulls.dispatch_wait import DISPATCH_CHECK_S
+from ...puts.stored_copies import LOOK_BACK_MS
 from ...roles.role import CurrentRole, NodeRole
 from ..door.remoting_call import RemotingRefusedError
 
@@ -43,8 +51,6 @@ ATTEMPTS_MS: Final = 5_000
 """Between the births of two attempts: the time that a client gives a send, and more."""
 WAIT_S: Final = 2.5
 """A client's own patience is 3 s."""
-_LOOK_BACK_MS: Final = 600_000
-"""Of store times: clocks of two nodes may differ by minutes."""
 _ALL_BYTES: Final = 1 << 30
 _WAITING: Final = ((DELAY, SCHEDULE_TOPIC), ("TIMER_", TIMER_TOPIC), ("TRAN_MSG", HALF_TOPIC))
 """Properties with which a message waits in a topic of the store."""
@@ -130,7 +136,7 @@ class SecondAttempts:
             await asyncio.sleep(DISPATCH_CHECK_S)
 
     def _since(self) -> int:
-        return max(self._store.clock.now_ms() - _LOOK_BACK_MS, 0)
+        return max(self._store.clock.now_ms() - LOOK_BACK_MS, 0)
 
     def _may_have(self, topic: str, key: str) -> bool:
         """Whether the index has an entry below the begin of the term: mostly it has none."""
@@ -169,12 +175,12 @@ class SecondAttempts:
 def _is_copy(request: SendRequest, record: Record, message: Sent) -> bool:
     if record.body != message.body or record.uniq_key != message.key:
         return False
-    if record.topic != request.topic and record.properties.get("REAL_TOPIC") != request.topic:
+    if record.topic != request.topic and record.properties.get(REAL_TOPIC) != request.topic:
         return False
     return 0 <= request.born_timestamp - record.born_timestamp <= ATTEMPTS_MS
 
 
 def queue_of(record: Record) -> int:
     """The queue that its sender chose, also of a message that waits elsewhere."""
-    waits = record.properties.get("REAL_QID", "")
+    waits = record.properties.get(REAL_QUEUE_ID, "")
     return int(waits) if waits.isdigit() else record.queue_id

@@ -9,6 +9,7 @@ import pytest
 from fakes.messaging_client import a_node
 from tandemlog_server.node.messaging.first_copies import Copy, FirstCopies
 from tandemlog_server.node.node import Node
+from tandemlog_server.node.puts.stored_copies import StoredCopies
 
 
 class Sends:
@@ -60,19 +61,16 @@ async def test_who_waits_for_a_send_that_is_not_stored_stores_it(
     looking, sends = asyncio.Event(), Sends()
     sends.go.set()
 
-    async def never_known(_: int) -> None:
+    async def finds_for_ever(*_: object) -> None:
         looking.set()
         await asyncio.Event().wait()
 
-    async def known(_: int) -> None:
-        return
-
-    monkeypatch.setattr(copies, "_all_known", never_known)
-    first = asyncio.create_task(copies.once("T", "ID", b"1", sends.store, repeated=True))
-    await looking.wait()
+    with monkeypatch.context() as patch:
+        patch.setattr(StoredCopies, "find", finds_for_ever)
+        first = asyncio.create_task(copies.once("T", "ID", b"1", sends.store, repeated=True))
+        await looking.wait()
     second = asyncio.create_task(copies.once("T", "ID", b"1", sends.store, repeated=True))
     await asyncio.sleep(0)
-    monkeypatch.setattr(copies, "_all_known", known)
     first.cancel()
     assert (await second).queue_offset == 0
     assert len(sends.stored) == 1

@@ -22,12 +22,14 @@ from functools import partial
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tandemlog.format.errors import FormatError
 from tandemlog.format.lease.handle import decode_handles, handle_texts
 from tandemlog.format.lease.policy import MAX_LEASE_MS, MIN_LEASE_MS, Ordering, StartAt
 from tandemlog.format.words import quoted
 from tandemlog_server.rocketmq.clients.codes import RequestCode, ResponseCode
+from tandemlog_server.rocketmq.clients.order_counts import OrderCounts, PoppedPlace
 from tandemlog_server.rocketmq.clients.pop_receipts import (
     Receipt,
     delivery_of,
@@ -67,6 +69,7 @@ MOST_WAIT_MS: Final = 20_000
 POP_BYTES: Final = 4 << 20
 PEEK_BYTES: Final = 256 << 10
 ATTEMPTS_KEPT: Final = 4_096
+_MOST: Final = 0xFFFE
 BROKER_NAME: Final = "bname"
 """The field in which a client of 5.x says which broker of the route it means."""
 
@@ -98,6 +101,7 @@ class PopMethods:
         self._broker_names = broker_names
         self._recent_bytes = recent_bytes
         self._attempts: OrderedDict[_Attempt, bytes] = OrderedDict()
+        self.order_counts = OrderCounts()
 
     def methods(self) -> Mapping[int, Method]:
         """By request code."""
@@ -129,8 +133,10 @@ class PopMethods:
         handles = b"".join(each.handles for each in result.messages)
         if call.connection.closed and handles:
             await self._work.release(asked.group, handles)
-        elif in_order and attempt.attempt_id and handles:
-            self._note(attempt, handles)
+        elif in_order and handles:
+            result = replace(result, messages=self._counted(asked, result.messages))
+            if attempt.attempt_id:
+                self._note(attempt, handles)
         return self._answer(call.request, asked, result, in_order=in_order)
 
     async def _request(self, asked: PopRequest, caller: Caller) -> ReceiveRequest:
@@ -212,6 +218,20 @@ class PopMethods:
         fields = pop_answer(pop_time_ms, result.lease_ms, delivery_of(int(leases[0])), rest)
         fields.update(queue_fields(_by_queue(result), in_order=in_order))
         return request.response(body, fields=fields, remark="FOUND")
+
+    def _counted(
+        self, asked: PopRequest, messages: Sequence[LeasedMessages]
+    ) -> tuple[LeasedMessages, ...]:
+        """With deliveries in the place of attempts: rocketmq/clients/order_counts.py."""
+        counted = []
+        for each in messages:
+            place = PoppedPlace(asked.group, each.topic, each.queue_id)
+            offsets = each.queue_offsets.tolist()
+            tried = dict(zip(offsets, _before(each).tolist(), strict=True))
+            counts = self.order_counts.popped(place, asked.attempt_id, tried)
+            times = [min(counts[offset], _MOST) + 1 for offset in offsets]
+            counted.append(replace(each, attempts=np.array(times, np.uint16)))
+        return tuple(counted)
 
     def _broker_of(self, request: Command) -> str:
         """The name by which the client reached a node: it acknowledges by that name."""
@@ -303,12 +323,16 @@ def _selector(asked: PopRequest) -> Selector | None:
         ) from problem
 
 
+def _before(messages: LeasedMessages) -> NDArray[np.int64]:
+    """How often each was delivered before."""
+    return np.maximum(messages.attempts.astype(np.int64) - 1, 0)
+
+
 def _by_queue(result: ReceiveResult) -> list[PoppedQueue]:
     """Each queue once, ascending."""
     offsets: dict[int, dict[int, int]] = {}
     for each in result.messages:
-        counts = np.maximum(each.attempts.astype(np.int64) - 1, 0).tolist()
-        rows = zip(each.queue_offsets.tolist(), counts, strict=True)
+        rows = zip(each.queue_offsets.tolist(), _before(each).tolist(), strict=True)
         offsets.setdefault(each.queue_id, {}).update(rows)
     found = []
     for queue_id, rows_of in sorted(offsets.items()):

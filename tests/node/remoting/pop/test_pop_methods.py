@@ -154,6 +154,20 @@ async def test_messages_of_an_order_come_one_delivery_after_the_other(popper: Po
     assert [each.body for each in await popper.popped(**in_order)] == [b"c"]
 
 
+async def test_all_messages_of_a_delivery_that_comes_again_were_delivered(popper: Popper) -> None:
+    """As RocketMQ counts them; the engine tries them one after the other."""
+    await popper.put(b"a", b"b", b"c")
+    in_order: dict[str, Any] = {"order": "true", "queueId": 0}
+    await popper.popped(2, invisibleTime=1_000, **in_order)
+    answer = await popper.pop(3, pollTime=5_000, invisibleTime=1_000, **in_order)
+    assert answer.fields["orderCountInfo"] == "0 qo0%0 1;0 qo0%1 1"
+    found = records_in(answer.body)
+    assert [each.reconsume_times for each in found] == [1, 1]
+    assert (await popper.say(ACK, receipt_of(found[0]))).code == 0
+    answer = await popper.pop(3, pollTime=5_000, **in_order)
+    assert answer.fields["orderCountInfo"] == "0 qo0%1 2"
+
+
 async def test_the_same_attempt_gets_the_same_messages_and_does_not_count(popper: Popper) -> None:
     await popper.put(b"a", b"b")
     asked = {"order": "true", "attemptId": "one"}

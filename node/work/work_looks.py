@@ -10,6 +10,8 @@ Who only asks takes none, so what woke it is passed on.
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 
+from tandemlog.format.lease.progress import QueueProgress
+
 from ..access.caller import Caller
 from .waiting_receives import Waiter
 from .work_service import WorkService
@@ -65,12 +67,21 @@ def is_open(work: WorkService, group: str, topic: str) -> bool:
 
 
 async def has_begun(work: WorkService, group: str) -> bool:
-    """Whether the group has work that began, now or before this master. Raises
-    RequestRefusedError."""
+    """Whether the group was delivered anything, by this master or before it: to ask whether there
+    is work begins nothing. Raises RequestRefusedError."""
     term = await work.ready()
-    if term.engine.groups.policy(group) is not None:
+    known = term.engine.groups.get(group)
+    if known is not None and known.has_delivered:
         return True
-    return bool(await asyncio.to_thread(term.desk.said, group))
+    said = await asyncio.to_thread(term.desk.said, group)
+    return any(_delivered(term, each) for queues in said.values() for each in queues.values())
+
+
+def _delivered(term: WorkTerm, said: QueueProgress) -> bool:
+    """Whether the log says more of the queue than that the group begins at its first message."""
+    if len(said.offsets) or len(said.ended_starts):
+        return True
+    return (said.floor or 0) > term.desk.range(said.topic, said.queue_id)[0]
 
 
 async def next_offsets(

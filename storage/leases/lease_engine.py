@@ -246,6 +246,7 @@ class LeaseEngine:
             mine = lease_new(queue, batch, grant, self.owners.number(reading.holder))
         leased = self._leased(queue, batch.take(mine)) if len(mine) else None
         if leased is not None:
+            self.groups[queue.group].has_delivered = True
             self._arm_at(queue, now.ms + lease_ms)
         self._changed(queue)
         return leased

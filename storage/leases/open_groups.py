@@ -28,6 +28,8 @@ class OpenGroup:
         self.policy = policy
         self.topics: dict[str, OpenTopic] = {}
         self.topic_of: dict[int, OpenTopic] = {}
+        self.has_delivered = False
+        """Whether a consumer got anything since the group was opened."""
 
     def topic(self, name: str) -> OpenTopic:
         """Open from now on, without queues at first."""

@@ -87,6 +87,10 @@ MEANT = (
         "before; later it is refused.",
     ),
     Meant(
+        "In an order, what is acknowledged does not come again behind a message that failed; a "
+        "broker delivers everything again from the first message that is not done.",
+    ),
+    Meant(
         "A pop is served whatever time its client's clock says; a broker answers that there is "
         "nothing once the pop is 0.5 s older than it would wait.",
         (("pop-direct", "/too many, too late"),),

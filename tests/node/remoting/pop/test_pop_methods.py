@@ -187,6 +187,18 @@ async def test_a_group_that_pops_without_an_order_gets_none_by_a_request(popper:
     assert "mqadmin updateSubGroup -o true" in refused.remark
 
 
+async def test_who_asked_whether_there_are_messages_may_still_want_an_order(popper: Popper) -> None:
+    await popper.put(b"a", b"b")
+    place = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": -1, "pollTime": 0, "bornTime": 0}
+    assert (await popper.ask(NOTIFICATION, **place)).fields["hasMsg"] == "true"
+    assert (await popper.ask(PEEK, **place, maxMsgNums=1)).code == 0
+    # the log says where the group begins
+    await popper.node.work.sync(GROUP)
+    assert [each.body for each in await popper.popped(1, order="true")] == [b"a"]
+    assert popper.node.store.groups.policy(GROUP).ordering is Ordering.QUEUE
+    assert (await popper.ask(NOTIFICATION, **place)).fields["hasMsg"] == "false"
+
+
 async def test_a_consumer_that_is_gone_has_no_messages(popper: Popper) -> None:
     async with connected(popper.node) as other:
         waiting = asyncio.create_task(other.pop(pollTime=20_000))

@@ -23,7 +23,6 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from tandemlog.rocketmq_v2 import messaging_pb2 as v2
-from tandemlog_server.rocketmq.clients.codes import ResponseCode
 from tandemlog_server.rocketmq.messaging.refusals import (
     MessagingRefusedError,
     code_of,
@@ -38,7 +37,6 @@ from tandemlog_server.rocketmq.messaging.signatures import (
 from ..access.access_refusals import NotKnownError
 from ..access.caller import Caller, Who
 from ..access.doorkeeper import NO_CERTIFICATE, Doorkeeper
-from ..remoting.door.remoting_call import RemotingRefusedError
 from ..remoting.door.remoting_proofs import WRONG_SIGNATURE
 from ..services.call_door import TAKE_S, CallContext, CallDoor, Handler, received
 from ..services.door_numbers import RequestCounts
@@ -53,6 +51,7 @@ from .messaging_call import (
     Metadata,
     Method,
 )
+from .refused_status import own_status
 
 NO_PROOF: Final = (
     "this node has to know who calls: give the client the access key and the secret of an identity "
@@ -61,14 +60,6 @@ NO_PROOF: Final = (
 MOST_HEADERS: Final = 64
 MOST_HEADER_BYTES: Final = 8 << 10
 _KEPT: Final = ("x-mq-", "authorization")
-_CODES: Final = {
-    ResponseCode.TOPIC_NOT_EXIST: v2.TOPIC_NOT_FOUND,
-    ResponseCode.MESSAGE_ILLEGAL: v2.ILLEGAL_TOPIC,
-    ResponseCode.NO_PERMISSION: v2.FORBIDDEN,
-    ResponseCode.SYSTEM_BUSY: v2.TOO_MANY_REQUESTS,
-}
-"""Of refusals that this door shares with that of classic clients: those of creating topics."""
-
 Stream = Callable[[AsyncIterator[bytes], MessagingCall], AsyncIterator[v2.TelemetryCommand]]
 
 NAMES: Final = {
@@ -239,10 +230,8 @@ class MessagingDoor:
             caller.refused(problem)
             self._keeper.audit.refused(name, "", caller.peer, str(problem))
             return made_status(v2.UNAUTHORIZED, str(problem))
-        if isinstance(problem, MessagingRefusedError):
-            return made_status(problem.code, str(problem))
-        if isinstance(problem, RemotingRefusedError):
-            return made_status(_CODES.get(problem.code, v2.INTERNAL_SERVER_ERROR), str(problem))
+        if (status := own_status(problem)) is not None:
+            return status
         error = self._door.refusal(caller, problem)
         text = error.message or "an unexpected error, which this node has logged"
         return made_status(code_of(error.code), text)

@@ -37,7 +37,6 @@ from tandemlog_server.rocketmq.messaging.fifo_queue import queue_of_group
 from tandemlog_server.rocketmq.messaging.node_routes import types_of
 from tandemlog_server.rocketmq.messaging.refusals import (
     MessagingRefusedError,
-    code_of,
     made_status,
 )
 from tandemlog_server.rocketmq.messaging.resources import topic_of
@@ -46,13 +45,14 @@ from tandemlog_server.rocketmq.messaging.times import milliseconds
 from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.metadata.topics import TopicConfig
 
-from ..error_status import error_of
+from ..access.access_refusals import DeniedError
 from ..puts.joint_put import SendPut
 from ..remoting.cluster.topic_creation import TopicCreation
 from ..remoting.sends.joint_sends import JointSends
 from ..remoting.sends.send_methods import born_host_of
 from .first_copies import Copy, FirstCopies
 from .messaging_call import Answers, MessagingCall, Method
+from .refused_status import status_of
 
 MOST_MESSAGES: Final = 1_024
 """Of one request."""
@@ -129,11 +129,10 @@ class SendMethods:
         """Of one message among several: its refusal is not that of the others."""
         try:
             return await self._send_one(message, call)
-        except MessagingRefusedError as problem:
-            return v2.SendResultEntry(status=made_status(problem.code, str(problem)))
         except Exception as problem:
-            error = error_of(problem)
-            return v2.SendResultEntry(status=made_status(code_of(error.code), error.message))
+            if isinstance(problem, DeniedError):
+                call.caller.refused(problem)
+            return v2.SendResultEntry(status=status_of(problem))
 
     async def _send_one(self, message: v2.Message, call: MessagingCall) -> v2.SendResultEntry:
         name = topic_of(message.topic)

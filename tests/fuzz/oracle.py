@@ -29,7 +29,7 @@ _MAY_WAIT = (
 )
 _REFUSALS = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
 # What gRPC says on this side where a stream ended while it wrote.
-_OWN_FAULT = "Internal error from Core"
+OWN_FAULT = "Internal error from Core"
 _NEVER = ("Traceback", "Exception", "Sent message larger", "Unexpected <")
 _PARTICULARS = re.compile(r"'[^']*'|\"\S*\"|\d+|\\\S+")
 
@@ -94,7 +94,7 @@ def refused(method: Method, outcome: Outcome) -> bool:
 def _status_finding(
     call: Call, method: Method | None, status: grpc.StatusCode, details: str
 ) -> str:
-    if method is not None and method.streaming and details == _OWN_FAULT:
+    if method is not None and method.streaming and details == OWN_FAULT:
         return ""
     if len(details) > MOST_ERROR_BYTES:
         return f"{status.name} with {len(details)} characters of details"

@@ -16,9 +16,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from fakes.inner_node import SMALL
 from fakes.remoting_calls import records_in
+from fuzz.corpus import pack
 from fuzz.remoting_frames import GROUP, TOPIC, Frame, frame
 from tandemlog_server.ha.errors import ProtocolError
 from tandemlog_server.node.node import Node
@@ -52,7 +54,7 @@ write = ["{TOPIC}"]
 consume = ["{GROUP}"]
 access_keys = [{{ key = "{KEY}", secret = "{PASSWORD}" }}]
 """
-_NEVER = ("Traceback", "unexpected error", "a bug in the node", "Error(", "NoneType")
+NEVER = ("Traceback", "unexpected error", "a bug in the node", "Error(", "NoneType")
 
 
 @dataclass
@@ -66,6 +68,8 @@ class Target:
     longest: float = 0.0
     answers: int = 0
     kinds: set[tuple[int, int]] = field(default_factory=set)
+    kind: str = "remoting"
+    rows: str = "frames"
     _tasks: int = 0
 
     @classmethod
@@ -89,8 +93,14 @@ class Target:
         [server] = [each for each in self.node.rocketmq if isinstance(each, RemotingServer)]
         return server
 
-    def frame(self, seed: int, number: int) -> Frame:
+    def trial(self, seed: int, number: int) -> Frame:
         return frame(seed, number, self._sign if self.situation == RIGHTS else None)
+
+    def is_last(self, frame: Frame) -> bool:
+        return frame.opaque is None
+
+    def row(self, frame: Frame) -> dict[str, Any]:
+        return {"code": frame.code, "opaque": frame.opaque, "data": pack(frame.data)}
 
     # ---- frames
 
@@ -133,7 +143,7 @@ class Target:
         self.kinds.add((code, answer.code))
         if answer.code and not answer.remark.strip():
             return f"{code} is refused with {answer.code} and no sentence"
-        if any(each in answer.remark for each in _NEVER):
+        if any(each in answer.remark for each in NEVER):
             return f"{code}: {answer.remark[:200]}"
         if len(answer.remark) > MOST_REMARK:
             return f"{code}: a sentence of {len(answer.remark)} characters"

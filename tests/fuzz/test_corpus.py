@@ -8,6 +8,7 @@ import pytest
 
 from fuzz import corpus, web
 from fuzz.damage import suffer
+from fuzz.messaging_target import MessagingTarget, trial_of
 from fuzz.one_node import OneNode, tracebacks
 from fuzz.remoting_frames import Frame
 from fuzz.remoting_target import Target
@@ -69,6 +70,17 @@ async def test_frames_of_rocketmqs_clients(
     ]
     async with Target.running(tmp_path, entry["situation"]) as target:
         assert await target.play(frames) == ""
+        await target.check()
+        await target.rest()
+    assert tracebacks(caplog.records) == []
+
+
+@pytest.mark.parametrize("entry", parameters("messaging"))
+async def test_calls_of_clients_of_the_5x_api(
+    entry: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with MessagingTarget.running(tmp_path, entry["situation"]) as target:
+        assert await target.play([trial_of(row) for row in entry["calls"]]) == ""
         await target.check()
         await target.rest()
     assert tracebacks(caplog.records) == []

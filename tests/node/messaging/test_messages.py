@@ -78,6 +78,20 @@ async def test_several_messages_of_a_request_are_refused_one_by_one(
     assert bodies(await client.receive("T")) == [b"1", b"3"]
 
 
+async def test_a_topic_that_cannot_be_made_is_refused_in_each_message(
+    client: MessagingClient,
+) -> None:
+    """Its name is one that RocketMQ may have, and no new topic."""
+    topic = "x" * 200
+    answer = await client.send_all([message("T"), message(topic), message(topic)])
+    assert [each.status.code for each in answer.entries] == [
+        v2.OK,
+        v2.ILLEGAL_TOPIC,
+        v2.ILLEGAL_TOPIC,
+    ]
+    assert topic[:50] in answer.entries[1].status.message
+
+
 async def test_a_message_group_has_one_queue(node: Node, client: MessagingClient) -> None:
     for number in range(4):
         await client.send("T", b"%d" % number, message_type=v2.FIFO, message_group="g")

@@ -164,15 +164,23 @@ class Caller:
     @contextmanager
     def long_poll(self) -> Iterator[None]:
         """While a pull waits for a message. Raises OverLimitError if it is one too many."""
+        self.begin_long_poll()
+        try:
+            yield
+        finally:
+            self.end_long_poll()
+
+    def begin_long_poll(self) -> None:
+        """The same, until `end_long_poll`."""
         for usage in self.usages:
             usage.check_long_poll()
         for usage in self.usages:
             usage.long_polls += 1
-        try:
-            yield
-        finally:
-            for usage in self.usages:
-                usage.long_polls -= 1
+
+    def end_long_poll(self) -> None:
+        """Its pull waits no more."""
+        for usage in self.usages:
+            usage.long_polls -= 1
 
     def hold(self, size: int) -> None:
         """Of a put: bytes that are in flight from now on, or not any more."""

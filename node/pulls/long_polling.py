@@ -1,10 +1,13 @@
 """Pulls that found nothing wait here for the next dispatch to one of their queues.
 
-    reput thread ──touched queues──▶ on_dispatch ──one wake-up──▶ loop ──▶ events of the waiters
+    reput thread ──touched queues──▶ on_dispatch ──one wake-up──▶ loop ──▶ set() of the waiters
     deadlines    ──────────────────────────────────one timer────▶  '──▶ WAKE_SLICE in a turn
 
+A waiter is an event for which a task waits, or a pull that is parked without one and is answered
+by its set() (parked_reads.py).
+
 A waiter registers before it checks its queues for the last time, and reput publishes before it
-notifies: everything dispatched after that check sets the waiter's event, so no message is missed. A
+notifies: everything dispatched after that check sets the waiter, so no message is missed. A
 queue is known by its dense number. A queue without messages has none: its waiters are woken by the
 first dispatch after the table of queues has grown, and resolve their names again.
 
@@ -19,10 +22,18 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
+from typing import Protocol
 
 UNKNOWN_QUEUE = -1
 WAKE_SLICE = 32
 _FEW_DEADLINES = 1_024
+
+
+class Waiter(Protocol):
+    """Hashed by identity, as an asyncio.Event is."""
+
+    def set(self) -> None:
+        """Something happened for which it waits. In the loop."""
 
 
 class LongPolling:
@@ -35,15 +46,15 @@ class LongPolling:
         self._loop = loop
         self._queue_count = queue_count
         self._seen_count = queue_count()
-        self._watched: dict[int, set[asyncio.Event]] = {}
+        self._watched: dict[int, set[Waiter]] = {}
         self._lock = threading.Lock()  # of the two below: reput adds, the loop takes
         self._touched: set[int] = set()
         self._scheduled = False
-        self._due: OrderedDict[asyncio.Event, None] = OrderedDict()
+        self._due: OrderedDict[Waiter, None] = OrderedDict()
         self._waking = False
         self._order = count()
-        self._deadlines: list[tuple[float, int, asyncio.Event]] = []
-        self._waiters: dict[asyncio.Event, int] = {}
+        self._deadlines: list[tuple[float, int, Waiter]] = []
+        self._waiters: dict[Waiter, int] = {}
         self._watches = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -68,29 +79,41 @@ class LongPolling:
         """An event that is set by each dispatch to one of `queues` (dense, or UNKNOWN_QUEUE), and
         at `deadline` (the loop's time)."""
         event = asyncio.Event()
-        for queue in queues:
-            self._watched.setdefault(queue, set()).add(event)
-        self._waiters[event] = len(queues)
-        self._watches += len(queues)
-        if deadline is not None:
-            self._add_deadline(deadline, event)
+        self.enter(event, queues, deadline)
         try:
             yield event
         finally:
-            del self._waiters[event]
-            self._watches -= len(queues)
-            self._due.pop(event, None)
-            for queue in queues:
-                events = self._watched.get(queue)
-                if events is not None:
-                    events.discard(event)
-                    if not events:
-                        del self._watched[queue]
+            self.leave(event, queues)
+
+    def enter(self, waiter: Waiter, queues: Collection[int], deadline: float | None = None) -> None:
+        """`waiter` is set as an event of `waiting` is, until it leaves."""
+        for queue in queues:
+            self._watched.setdefault(queue, set()).add(waiter)
+        self._waiters[waiter] = len(queues)
+        self._watches += len(queues)
+        if deadline is not None:
+            self._add_deadline(deadline, waiter)
+
+    def leave(self, waiter: Waiter, queues: Collection[int]) -> None:
+        """`queues`: those with which it entered."""
+        del self._waiters[waiter]
+        self._watches -= len(queues)
+        self._due.pop(waiter, None)
+        for queue in queues:
+            waiters = self._watched.get(queue)
+            if waiters is not None:
+                waiters.discard(waiter)
+                if not waiters:
+                    del self._watched[queue]
+
+    def has(self, waiter: Waiter) -> bool:
+        """Whether it has entered, and not left."""
+        return waiter in self._waiters
 
     def wake_all(self) -> None:
-        """Set every event: the node is stopping."""
-        for event in self._waiters:
-            event.set()
+        """Set every waiter: the node is stopping, or has another role."""
+        self._due.update(dict.fromkeys(self._waiters))
+        self._begin_waking()
 
     def on_dispatch(self, queues: Iterable[int]) -> None:
         """`queues` got entries. In reput's thread: without a waiter it costs one look at a dict."""
@@ -123,18 +146,23 @@ class LongPolling:
             self._wake_slice()
 
     def _wake_slice(self) -> None:
-        for _ in range(min(WAKE_SLICE, len(self._due))):
-            self._due.popitem(last=False)[0].set()
-        self._waking = bool(self._due)
-        if self._waking:
-            self._loop.call_soon(self._wake_slice)
+        due = self._due
+        try:
+            for _ in range(WAKE_SLICE):
+                if not due:
+                    break
+                due.popitem(last=False)[0].set()
+        finally:
+            self._waking = bool(due)
+            if self._waking:
+                self._loop.call_soon(self._wake_slice)
 
-    def _add_deadline(self, deadline: float, event: asyncio.Event) -> None:
+    def _add_deadline(self, deadline: float, waiter: Waiter) -> None:
         heap = self._deadlines
         if len(heap) > 2 * len(self._waiters) + _FEW_DEADLINES:  # of those that left before
             heap[:] = [each for each in heap if each[2] in self._waiters]
             heapq.heapify(heap)
-        heapq.heappush(heap, (deadline, next(self._order), event))
+        heapq.heappush(heap, (deadline, next(self._order), waiter))
         if self._timer is None or deadline < self._timer.when():
             self._set_timer()
 
@@ -147,9 +175,9 @@ class LongPolling:
     def _on_deadline(self) -> None:
         now = self._loop.time()
         while self._deadlines and self._deadlines[0][0] <= now:
-            event = heapq.heappop(self._deadlines)[2]
-            if event in self._waiters:
-                self._due[event] = None
+            waiter = heapq.heappop(self._deadlines)[2]
+            if waiter in self._waiters:
+                self._due[waiter] = None
         self._timer = None
         self._set_timer()
         self._begin_waking()

@@ -6,7 +6,7 @@
 
 Every door that clients pull by has its own requests and answers, and this one reader. A few
 messages of one queue that are in memory are read in the loop (`read_now`): a turn in a thread costs
-more than they do.
+more than they do. A long poll of one queue may wait without a task, too (`park`).
 
 One round reads the positions in the order of the request until the response is full. Without a wait
 that is one get of each queue, with RocketMQ's status and next offset. A long poll whose filter
@@ -52,18 +52,17 @@ from typing import Generic
 
 from tandemlog.format.filter.expression import Condition
 from tandemlog.format.filter.parser import parse
-from tandemlog.v1 import common_pb2
 from tandemlog_server.storage.reads.results import GetResult, GetStatus
 from tandemlog_server.storage.reads.store_reader import StoreReader
-from tandemlog_server.storage.shares import Shares
 from tandemlog_server.storage.stats import LatencyHistogram
 
 from ..access.caller import Caller
-from ..error_status import RequestRefusedError
 from .group_activity import GroupActivity
 from .long_polling import UNKNOWN_QUEUE, LongPolling
+from .parked_reads import Answered, ParkedRead, ParkedReads
 from .read_turns import SMALL_BYTES, ReadTurns
-from .reading import Encode, Made, Position, PullLimits, QueueRead, Reading, Wanted
+from .reading import Encode, Made, Place, Position, PullLimits, QueueRead, Reading, Wanted
+from .waiting_places import WaitingPlaces
 
 QUICK_POSITIONS = 512
 """Up to so many are looked at in the loop, before any round."""
@@ -72,8 +71,6 @@ MAX_FILTER_ROUNDS = 64
 # Entries of all queues that a round looks at; a get of none counts as a few.
 SCAN_UNITS = 1 << 19
 _LEAST_SCANNED = 64
-# Queues that all long polls together may wait for.
-MAX_WATCHES = 1 << 18
 
 PASSED_WAIT_S = 1.0
 
@@ -161,9 +158,10 @@ class QueueReads:
         self._on_slave = on_slave
         self.limits = limits
         self._log_term = log_term
-        self._polls = Shares(limits.long_polls)
-        self._watches = Shares(MAX_WATCHES)
-        self._interrupts = 0
+        self._places = WaitingPlaces(limits.long_polls)
+        self._parked = ParkedReads(self, long_polling, self._places)
+        self.interrupts = 0
+        """How often all waits were ended."""
         self.closed = False
 
     @property
@@ -178,13 +176,15 @@ class QueueReads:
 
     def end_waits(self) -> None:
         """Answer every pull that waits now."""
-        self._interrupts += 1
+        self.interrupts += 1
         self._long_polling.wake_all()
 
-    def read_now(self, wanted: Wanted, caller: Caller, encode: Encode[Made]) -> Made | None:
+    def read_now(
+        self, wanted: Wanted, caller: Caller, encode: Encode[Made], *, wait: bool = True
+    ) -> Made | None:
         """The same as `read`, if that is a few messages of one queue which are in memory: then a
-        thread would cost more than the reading. None if `read` has to be asked. Belongs to the
-        loop. Raises as `read`."""
+        thread would cost more than the reading. Without `wait` it is the end of the queue, too.
+        None if `read` has to be asked. Belongs to the loop. Raises as `read`."""
         if len(wanted.places) != 1 or wanted.narrow or not wanted.max_messages:
             return None
         room = min(wanted.max_bytes or self.limits.max_bytes, self.limits.max_bytes)
@@ -197,6 +197,8 @@ class QueueReads:
         result = self._store.get_in_memory(
             place.topic, place.queue_id, place.queue_offset, wanted.max_messages, room
         )
+        if result is None and not wait:
+            result = self._store.get_nothing(place.topic, place.queue_id, place.queue_offset)
         if result is None:
             return None
         reading = Reading(*log_term, filtered=False, on_slave=self._on_slave())
@@ -210,6 +212,29 @@ class QueueReads:
             messages, record_bytes = len(result.sizes), len(result.records)
             self._groups.pulled(wanted.group, caller.peer, messages, record_bytes)
         return answer
+
+    def park(
+        self, wanted: Wanted, caller: Caller, encode: Encode[Made], answered: Answered[Made]
+    ) -> ParkedRead[Made] | None:
+        """See ParkedReads. None for what `read` has to do."""
+        if len(wanted.places) != 1 or wanted.narrow or not wanted.max_messages:
+            return None
+        wait_ms = min(wanted.wait_ms, self.limits.max_wait_ms)
+        return self._parked.park(wanted, wait_ms, caller, encode, answered)
+
+    def end_parked(self, parked: ParkedRead[Made]) -> None:
+        """See ParkedReads.end."""
+        self._parked.end(parked)
+
+    def number(self, place: Place) -> int:
+        """See Reads of parked_reads.py."""
+        self._check(place.topic, place.queue_id)
+        queue = self._dense(place.topic, place.queue_id)
+        return queue if queue >= 0 else UNKNOWN_QUEUE
+
+    def at_end(self, place: Place, queue: int) -> bool:
+        """See Reads of parked_reads.py."""
+        return self._ends((queue,))[0] == place.queue_offset
 
     async def read(self, wanted: Wanted, caller: Caller, encode: Encode[Made]) -> Made:
         """What `encode` makes of the reading that answers `wanted`. Raises RequestRefusedError for
@@ -237,7 +262,7 @@ class QueueReads:
         if wait_ms <= 0:
             return _answer_of(await self._read_round(pull, caller))
         deadline = loop.time() + wait_ms / 1000
-        interrupts = self._interrupts
+        interrupts = self.interrupts
         if len(pull.wanted.places) <= QUICK_POSITIONS:
             pull.positions = self._positions(pull.wanted)
             # as if a round had found every queue to end where the request begins
@@ -248,7 +273,7 @@ class QueueReads:
         while (
             not last_round.done
             and not self.closed
-            and interrupts == self._interrupts
+            and interrupts == self.interrupts
             and loop.time() < deadline
         ):
             queues = [self._dense(each.topic, each.queue_id) for each in pull.positions]
@@ -275,10 +300,9 @@ class QueueReads:
     ) -> None:
         """Until something comes into one of `queues`, which ended at `ends`, or `deadline`."""
         watched = {queue if queue >= 0 else UNKNOWN_QUEUE for queue in queues}
-        self._check_waiting(caller.holder, len(watched))
         with (
-            caller.long_poll(),
             self._waits(caller.holder, len(watched)),
+            caller.long_poll(),
             self._long_polling.waiting(watched, deadline) as touched,
         ):
             # this pull got no notice of messages that came before this moment
@@ -306,37 +330,11 @@ class QueueReads:
     @contextmanager
     def _waits(self, holder: str, queues: int) -> Iterator[None]:
         """While a pull of `holder` waits for so many queues."""
-        self._polls.take(holder)
-        self._watches.take(holder, queues)
+        self._places.take(holder, queues)
         try:
             yield
         finally:
-            self._polls.give_back(holder)
-            self._watches.give_back(holder, queues)
-
-    def _check_waiting(self, holder: str, queues: int) -> None:
-        polls, watches = self._polls, self._watches
-        if not polls.may_take(holder):
-            raise RequestRefusedError(
-                common_pb2.BUSY,
-                f"{polls.held} pulls are waiting on this node, {polls.of(holder)} of them of this "
-                f"identity or host; the limit limits.long_polls is {polls.limit} for all, "
-                f"{polls.most(holder)} of it for one now; try again later, or without wait_ms",
-                field="wait_ms",
-                limit=polls.limit,
-                actual=polls.held + 1,
-            )
-        if not watches.may_take(holder, queues):
-            raise RequestRefusedError(
-                common_pb2.BUSY,
-                f"pulls on this node are waiting for {watches.held} queues, "
-                f"{watches.of(holder)} of them for this identity or host; the limit is "
-                f"{MAX_WATCHES} for all, {watches.most(holder)} of it for one now; try again "
-                "later, or without wait_ms",
-                field="positions",
-                limit=MAX_WATCHES,
-                actual=watches.held + queues,
-            )
+            self._places.give_back(holder, queues)
 
     def _positions(self, wanted: Wanted) -> list[Position]:
         positions = []

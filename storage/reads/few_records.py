@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from tandemlog.format.constants import FIXED_SIZE, MAGIC_V1, MAGIC_V2
-from tandemlog.format.files.queue_unit import UNIT
+from tandemlog.format.files.queue_unit import UNIT, UNIT_SIZE
 from tandemlog.format.record.property_crc import wrong_property_crc
 from tandemlog.format.record.sys_flag import BORN_HOST_IPV6, STORE_HOST_IPV6
 
@@ -64,6 +64,51 @@ class FewRecords:
         self._confirmed = confirmed
         self._stats = stats
         self._property_crc = property_crc
+
+    def get_in_memory(
+        self, topic: str, queue_id: int, queue_offset: int, max_messages: int, max_bytes: int
+    ) -> GetResult | None:
+        """See StoreReader."""
+        dense = self._table.get(topic, queue_id)
+        if dense < 0 or not 0 < max_messages <= FEW:
+            return None
+        maximum = self._queues.max_offset(dense)
+        floor = self._queues.log_minimum
+        minimum = self._queues.min_offset(dense)
+        if not minimum <= queue_offset < maximum:
+            return None
+        units_a_file = self._queues.file_size // UNIT_SIZE
+        in_file = units_a_file - queue_offset % units_a_file
+        count = min(max_messages, maximum - queue_offset, in_file)
+        if not self._queues.in_memory(dense, queue_offset, count):
+            return None
+        found = self.get(
+            dense, queue_offset, minimum, maximum, count, max_bytes, floor, in_memory=True
+        )
+        if found is not None:
+            self._stats.count_get()
+        return found
+
+    def get_nothing(self, topic: str, queue_id: int, queue_offset: int) -> GetResult | None:
+        """See StoreReader."""
+        dense = self._table.get(topic, queue_id)
+        if dense < 0:
+            if queue_offset:
+                return None
+            result = GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0)
+        else:
+            maximum = self._queues.max_offset(dense)
+            minimum = self._queues.min_offset(dense)
+            if queue_offset != maximum or queue_offset < minimum:
+                return None
+            if maximum:
+                status = GetStatus.OFFSET_OVERFLOW_ONE
+                result = GetResult(status, queue_offset, minimum, maximum)
+            else:
+                result = GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0)
+        self._stats.count_get()
+        self._stats.count_miss()
+        return result
 
     def get(
         self,

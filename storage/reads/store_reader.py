@@ -138,25 +138,12 @@ class StoreReader:
     ) -> GetResult | None:
         """What `get` returns, if that is a few messages which are found in some microseconds and
         without a read of the disk; else None. Raises as `get`."""
-        dense = self._table.get(topic, queue_id)
-        if dense < 0 or not 0 < max_messages <= FEW:
-            return None
-        maximum = self._queues.max_offset(dense)
-        floor = self._queues.log_minimum
-        minimum = self._queues.min_offset(dense)
-        if not minimum <= queue_offset < maximum:
-            return None
-        units_a_file = self._queues.file_size // UNIT_SIZE
-        in_file = units_a_file - queue_offset % units_a_file
-        count = min(max_messages, maximum - queue_offset, in_file)
-        if not self._queues.in_memory(dense, queue_offset, count):
-            return None
-        found = self._few.get(
-            dense, queue_offset, minimum, maximum, count, max_bytes, floor, in_memory=True
-        )
-        if found is not None:
-            self._stats.count_get()
-        return found
+        return self._few.get_in_memory(topic, queue_id, queue_offset, max_messages, max_bytes)
+
+    def get_nothing(self, topic: str, queue_id: int, queue_offset: int) -> GetResult | None:
+        """What `get` returns for the offset at which a queue ends, or begins if it has no message:
+        known without a read. None for every other offset. Raises as `get`."""
+        return self._few.get_nothing(topic, queue_id, queue_offset)
 
     def _take(
         self,

@@ -2,8 +2,9 @@
 
     header ─▶ subscription: here, or of the group's heartbeat ─▶ QueueReads ─▶ raw records
 
-The reading is that of every other pull (pulls/queue_reads.py). What differs is where a client is
-sent for its next pull, since it survives the death of the master only if it reads from a slave:
+The reading is that of every other pull (pulls/queue_reads.py); what is in memory is answered
+without a task, and so is what is parked (parked_pulls.py). What differs is where a client is sent
+for its next pull, since it survives the death of the master only if it reads from a slave:
 
     suggestWhichBrokerId   one of the slaves in sync, each queue always the same; this node if there
                            is none; a node that stops names another one
@@ -52,6 +53,7 @@ from ...pulls.queue_reads import QueueReads
 from ...pulls.reading import Reading, Wanted
 from ..door.remoting_call import Ended, Method, RemotingCall, RemotingRefusedError
 from .group_commits import GroupCommits
+from .parked_pulls import ParkedPulls, as_it_is
 from .read_rights import require_reads
 
 logger = logging.getLogger(__name__)
@@ -141,6 +143,7 @@ class PullMethods:
         self._subscribed = subscribed
         self._readers = readers or NoSlaves()
         self._leaves = False
+        self._parked = ParkedPulls(reads)
 
     def methods(self) -> Mapping[int, Method]:
         """By request code."""
@@ -157,7 +160,8 @@ class PullMethods:
         self._reads.end_waits()
 
     def begin(self, call: RemotingCall, ended: Ended) -> bool:
-        """See Method: what is in memory is read at once. Raises as `pull`."""
+        """See Method: what is in memory is read at once, and who has to wait is parked. Raises as
+        `pull`."""
         asked = read_pull(call.request.fields)
         require_reads(call.caller, asked.group, asked.topic)
         if self._require_pulled is not None:
@@ -176,11 +180,17 @@ class PullMethods:
             )
         ):
             return False
-        reading = self._reads.read_now(_wanted(asked, wants), call.caller, _as_it_is)
+        wanted = _wanted(asked, wants)
+        reading = self._reads.read_now(wanted, call.caller, as_it_is)
         if reading is None:
-            return False
+            return bool(asked.wait_ms) and self._parked.park(
+                call, wanted, self._answer_of(asked), ended
+            )
         ended(call, self._response(call.request, asked, reading), None)
         return True
+
+    def _answer_of(self, asked: PullRequest) -> Callable[[RemotingCall, Reading], Command]:
+        return lambda call, reading: self._response(call.request, asked, reading)
 
     async def pull(self, call: RemotingCall) -> Command:
         """The answer, with raw records of the log. Raises RemotingRefusedError, and as QueueReads
@@ -216,7 +226,7 @@ class PullMethods:
 
     async def _read(self, asked: PullRequest, wants: Narrowing, caller: Caller) -> Reading:
         try:
-            return await self._reads.read(_wanted(asked, wants), caller, _as_it_is)
+            return await self._reads.read(_wanted(asked, wants), caller, as_it_is)
         except FilterError as problem:
             raise _not_understood(problem) from problem
 
@@ -290,10 +300,6 @@ def _wanted(asked: PullRequest, wants: Narrowing) -> Wanted:
         wants.condition,
         BEHIND_WAIT_S,
     )
-
-
-def _as_it_is(reading: Reading) -> tuple[Reading, int]:
-    return reading, sum(len(each.result.records) for each in reading.queues)
 
 
 def _not_understood(problem: Exception) -> RemotingRefusedError:

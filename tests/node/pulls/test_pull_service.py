@@ -13,7 +13,7 @@ from tandemlog.format.filter.expression import Condition
 from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.node.access.caller import Caller
 from tandemlog_server.node.error_status import RequestRefusedError
-from tandemlog_server.node.pulls import pull_service, queue_reads
+from tandemlog_server.node.pulls import pull_service, queue_reads, waiting_places
 from tandemlog_server.node.pulls.long_polling import LongPolling
 from tandemlog_server.node.pulls.pull_service import PullService
 from tandemlog_server.node.pulls.queue_reads import QueueReads
@@ -40,6 +40,11 @@ class FakeStore:
             return None
         found = self.get(topic, queue_id, queue_offset, max_messages, max_bytes)
         return found if found.status is GetStatus.FOUND else None
+
+    def get_nothing(self, topic: str, queue_id: int, queue_offset: int) -> GetResult | None:
+        found = self.get(topic, queue_id, queue_offset, 1, 1)
+        at_end = found.status is not GetStatus.FOUND and found.next_offset == queue_offset
+        return found if self.in_memory and at_end else None
 
     def get(
         self,
@@ -343,7 +348,7 @@ async def test_long_polls_above_the_limit_are_refused_by_name() -> None:
 async def test_all_long_polls_together_wait_for_so_many_queues(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(queue_reads, "MAX_WATCHES", 3)
+    monkeypatch.setattr(waiting_places, "MAX_WATCHES", 3)
     rig = Rig()
     for queue_id in range(4):
         rig.put(queue_id, b"a")
@@ -418,13 +423,13 @@ async def test_a_message_between_the_look_and_the_wait_is_not_missed(
     """It is dispatched just before the pull is entered as a waiter, so no notice comes."""
     rig = Rig()
     rig.put(0, b"a")
-    real = rig.reads._check_waiting
+    real = rig.reads._places.take
 
     def put_meanwhile(holder: str, queues: int) -> None:
         real(holder, queues)
         rig.put(0, b"b")
 
-    monkeypatch.setattr(rig.reads, "_check_waiting", put_meanwhile)
+    monkeypatch.setattr(rig.reads._places, "take", put_meanwhile)
     assert states(await rig.pull((0, 1), wait_ms=60_000)) == [(0, "FOUND", 2)]
 
 

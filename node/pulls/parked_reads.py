@@ -1,0 +1,166 @@
+"""Long polls of one queue, parked without a task: what RocketMQ's push consumers do all day.
+
+    begin ─▶ the queue ends there ─▶ parked ◀── LongPolling: set() ── a message, or its time is over
+                                        │
+              the queue has moved, or the wait is over ─▶ read in the loop  ─▶ answered
+                                                          not in memory     ─▶ a task reads on
+
+A consumer has one parked pull for each of its queues, and gets most messages one by one. A task, a
+thread and their turns would cost ten times as much as such a message. What is answered, when, and
+what is counted is as in QueueReads.read, whose rules these are.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol
+
+from ..access.caller import Caller
+from .long_polling import LongPolling
+from .reading import Encode, Made, Place, Wanted
+from .waiting_places import WaitingPlaces
+
+Answered = Callable[[Made | None, Exception | None], None]
+"""Takes the answer, or why there is none. Called once."""
+
+
+class Reads(Protocol):
+    """What QueueReads does for a pull that is parked."""
+
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def interrupts(self) -> int:
+        """How often all waits were ended."""
+
+    def at_end(self, place: Place, queue: int) -> bool:
+        """Whether the queue of that number ends at that place."""
+
+    def number(self, place: Place) -> int:
+        """Of its queue; UNKNOWN_QUEUE before the first message. Raises RequestRefusedError where
+        there is no such queue."""
+
+    def read_now(
+        self, wanted: Wanted, caller: Caller, encode: Encode[Made], *, wait: bool = True
+    ) -> Made | None: ...
+
+    async def read(self, wanted: Wanted, caller: Caller, encode: Encode[Made]) -> Made: ...
+
+
+@dataclass(slots=True, eq=False)
+class ParkedRead(Generic[Made]):
+    """A pull that waits; `deadline` by the loop's clock. `queue`: its number when it began."""
+
+    wanted: Wanted
+    caller: Caller
+    encode: Encode[Made]
+    answered: Answered[Made]
+    queue: int
+    deadline: float
+    interrupts: int
+    look: Callable[["ParkedRead[Made]"], None]
+
+    def set(self) -> None:
+        """Something happened for which it waits (the Waiter of long_polling.py)."""
+        self.look(self)
+
+
+class ParkedReads:
+    """See the module. Belongs to the loop."""
+
+    def __init__(self, reads: Reads, polling: LongPolling, places: WaitingPlaces) -> None:
+        self._reads = reads
+        self._polling = polling
+        self._places = places
+        self._reading: set[asyncio.Task[None]] = set()
+
+    def park(
+        self,
+        wanted: Wanted,
+        wait_ms: int,
+        caller: Caller,
+        encode: Encode[Made],
+        answered: Answered[Made],
+    ) -> ParkedRead[Made] | None:
+        """Let a pull of one queue wait there for `wait_ms`, until `answered`, which is never called
+        before this returns; None, and nothing is begun, if its queue does not end at its place.
+        Raises RequestRefusedError and OverLimitError as QueueReads.read."""
+        reads, place = self._reads, wanted.places[0]
+        queue = reads.number(place)
+        if reads.closed or wait_ms <= 0 or not reads.at_end(place, queue):
+            return None
+        deadline = asyncio.get_running_loop().time() + wait_ms / 1000
+        parked = ParkedRead(
+            wanted, caller, encode, answered, queue, deadline, reads.interrupts, self._look
+        )
+        self._places.take(caller.holder, 1)
+        try:
+            caller.begin_long_poll()
+        except BaseException:
+            self._places.give_back(caller.holder, 1)
+            raise
+        # in this turn of the loop: reput tells it what comes from now on, and the queue was looked
+        # at before that
+        self._polling.enter(parked, (queue,), deadline)
+        if not reads.at_end(place, queue):
+            self._leave(parked)
+            return None
+        return parked
+
+    def end(self, parked: ParkedRead[Made]) -> None:
+        """Answer it with what there is, if it still waits: its client may be gone."""
+        if self._polling.has(parked):
+            self._leave(parked)
+            self._answer(parked, over=True)
+
+    def _look(self, parked: ParkedRead[Made]) -> None:
+        reads, place = self._reads, parked.wanted.places[0]
+        try:
+            over = (
+                reads.closed
+                or parked.interrupts != reads.interrupts
+                or asyncio.get_running_loop().time() >= parked.deadline
+            )
+            queue = reads.number(place)
+            if not over and reads.at_end(place, queue):
+                if queue != parked.queue:  # it has a number now
+                    self._polling.leave(parked, (parked.queue,))
+                    parked.queue = queue
+                    self._polling.enter(parked, (queue,), parked.deadline)
+                return
+        except Exception as problem:
+            self._leave(parked)
+            parked.answered(None, problem)
+            return
+        self._leave(parked)
+        self._answer(parked, over=over)
+
+    def _leave(self, parked: ParkedRead[Made]) -> None:
+        self._polling.leave(parked, (parked.queue,))
+        self._places.give_back(parked.caller.holder, 1)
+        parked.caller.end_long_poll()
+
+    def _answer(self, parked: ParkedRead[Made], *, over: bool) -> None:
+        try:
+            answer = self._reads.read_now(
+                parked.wanted, parked.caller, parked.encode, wait=not over
+            )
+        except Exception as problem:
+            parked.answered(None, problem)
+            return
+        if answer is not None:
+            parked.answered(answer, None)
+            return
+        task = asyncio.get_running_loop().create_task(self._read(parked, over=over))
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+
+    async def _read(self, parked: ParkedRead[Made], *, over: bool) -> None:
+        left_s = 0.0 if over else parked.deadline - asyncio.get_running_loop().time()
+        wanted = replace(parked.wanted, wait_ms=max(0, round(1000 * left_s)))
+        try:
+            answer = await self._reads.read(wanted, parked.caller, parked.encode)
+        except Exception as problem:
+            parked.answered(None, problem)
+        else:
+            parked.answered(answer, None)

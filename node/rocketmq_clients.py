@@ -22,6 +22,7 @@ from tandemlog.v1 import admin_pb2, broker_pb2
 from tandemlog_server.rocketmq.clients.broker_topics import broker_topics
 from tandemlog_server.rocketmq.clients.client_table import ClientLimits, ClientTable
 from tandemlog_server.rocketmq.clients.half_messages import make_half
+from tandemlog_server.rocketmq.clients.order_counts import OrderCounts
 from tandemlog_server.rocketmq.clients.routes import BrokerNames
 from tandemlog_server.rocketmq.clients.stored_properties import BrokerFacts
 from tandemlog_server.storage.message_store import MessageStore
@@ -135,7 +136,8 @@ def started_clients(
         node.store, node.terms, node.work.kinds, routing.topics, time.monotonic,
         client_limits(node.config.rocketmq_clients), turns=node.turns, pops=modes.pops,
     )  # fmt: skip
-    pop_offsets = PopOffsets(node.store, node.work, node.group_service, modes)
+    counts = OrderCounts()
+    pop_offsets = PopOffsets(node.store, node.work, node.group_service, modes, counts.forget)
     locks = LockMethods(node.store, node.terms, time.monotonic)
     read = _reads(node, routing, clients, modes)
     parts: list[Methods] = [
@@ -148,7 +150,7 @@ def started_clients(
         transaction_methods(node),
         *routing_methods(node, routing),
         *send_methods(node, routing.topics, joint, clients),
-        *pop_methods(node, routing, clients, modes),
+        *pop_methods(node, routing, clients, modes, counts),
     ]
     tls = node.security.tls
     door = RemotingDoor(node.door, table_of(parts), routing.forwarder)
@@ -293,7 +295,11 @@ def routing_methods(node: ClientsNode, routing: Routing) -> list[Methods]:
 
 
 def pop_methods(
-    node: ClientsNode, routing: Routing, clients: ClientMethods, modes: RequestModes
+    node: ClientsNode,
+    routing: Routing,
+    clients: ClientMethods,
+    modes: RequestModes,
+    counts: OrderCounts,
 ) -> list[Methods]:
     """Consumers in POP mode."""
 
@@ -308,6 +314,7 @@ def pop_methods(
             node.turns,
             broker_names=broker_names,
             recent_bytes=node.reads.limits.far_behind_bytes,
+            order_counts=counts,
         ),
         AckMethods(node.store, node.work),
         AssignmentMethods(node.store, node.terms, clients, routing.topics, routing.nodes, modes),

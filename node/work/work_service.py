@@ -11,7 +11,7 @@ the name of the master. A receive whose caller is gone gives its messages back.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
@@ -436,15 +436,15 @@ class WorkService:
         await asyncio.to_thread(self._store.groups.set_policy, group, policy, now_ms)
         await term.role.confirm_table(GROUPS)
 
-    async def begin_again(self, group: str) -> None:
-        """The group's committed offsets were set: it begins again there, with what is between them
-        and where it was. Raises RequestRefusedError (OUTCOME_UNKNOWN)."""
+    async def begin_at(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """The group's committed offsets in these queues were set: it begins there, with what it had
+        leased or done behind them too. Raises RequestRefusedError (OUTCOME_UNKNOWN)."""
         term = await self.ready()
-        if not await term.begin_again(group):
+        if not await term.begin_at(group, topic, offsets):
             raise RequestRefusedError(
                 common_pb2.OUTCOME_UNKNOWN,
-                f"the offsets of group {quoted(group)} are set, but it may continue where it was: "
-                "set them again",
+                f"the offsets of group {quoted(group)} in topic {quoted(topic)} are set, but it "
+                "may continue where it was: set them again",
             )
 
     async def group_deleted(self, group: str) -> None:

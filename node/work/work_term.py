@@ -14,7 +14,7 @@ begins again from what the log says, once that is all it has done.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -294,14 +294,22 @@ class WorkTerm:
             await asyncio.sleep(STEP_S)
         return False
 
-    async def begin_again(self, group: str) -> bool:
-        """What the group has done is forgotten, in the log too: it begins at its committed offsets.
-        False if that takes long."""
+    async def begin_at(self, group: str, topic: str, offsets: Mapping[int, int]) -> bool:
+        """The group's committed offsets in these queues of the topic were set: whatever it has done
+        or leased there, it begins at them, and the log has it. False if that takes long. Raises
+        as `open`."""
+        said = await asyncio.to_thread(self.desk.said, group)
         self.check()
-        logger.info("group %s begins again at its committed offsets", group)
-        self._forget(group)
-        self.writer.deleted(group)
-        return await self.forget_deleted(group)
+        if self.engine.groups.topic(group, topic) is None:
+            if topic not in said:
+                return True  # it begins there anyway
+            await self.open(group, (topic,))
+        for queue_id, offset in offsets.items():
+            queue = self.engine.groups.queue(group, topic, queue_id)
+            if queue is not None:
+                self.engine.begin_again(queue, offset)
+        self.after()
+        return await self.writer.synced(READY_S)
 
     def look_at_tables(self) -> None:
         """Groups may have been deleted, or have another policy; topics may have more queues. Of a

@@ -15,7 +15,6 @@ are known to this master alone: the next one delivers every message again that t
 done. Pure: time is a parameter, reading and writing are the caller's; one thread at a time.
 """
 
-import heapq
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -26,6 +25,7 @@ from tandemlog.format.lease.policy import AckResult, GroupPolicy, StartAt
 from tandemlog.format.lease.progress import QueueProgress
 
 from .deliveries import Grant, adopt, lease_again, lease_new, with_another
+from .due_queues import DueQueues
 from .handle_operations import (
     TO_READ,
     Found,
@@ -48,7 +48,6 @@ from .row_owners import RowOwners
 from .unacked import I64, State
 
 NO_BEGINS: Final[Mapping[int, int]] = {}
-_STALE_ENTRIES: Final = 4_096
 _MOST_LEASES: Final = 0xFFFF_FFFF
 _FAR_APART: Final = 0x9E37_79B1
 """Masters begin to count their deliveries so far from each other that no two have one number."""
@@ -65,8 +64,7 @@ class LeaseEngine:
         self.groups = OpenGroups()
         self._lease = term * _FAR_APART & _MOST_LEASES
         self._turn = 0
-        self._due: list[tuple[int, QueueLeases]] = []
-        self._tidy_due_at = _STALE_ENTRIES
+        self._due = DueQueues()
         self._with_news: dict[QueueLeases, None] = {}
         self._giving_up: dict[QueueLeases, None] = {}
         self._woken: set[tuple[str, str]] = set()
@@ -132,12 +130,27 @@ class LeaseEngine:
             return []
         news = [queue.collect() for queue in known.queues() if queue.has_news]
         for queue in known.queues():
-            table = queue.rows
-            self.owners.freed(table.owner[table.state != State.GONE])
-            queue.armed_ms, queue.forgotten = NEVER, True
-            self._with_news.pop(queue, None)
-            self._giving_up.pop(queue, None)
+            self._let_go(queue)
         return news
+
+    def begin_again(self, queue: QueueLeases, offset: int) -> None:
+        """The group begins at `offset`, once the log has it. Nothing that went before counts."""
+        if queue.forgotten:
+            return
+        self._let_go(queue)
+        place = self.groups[queue.group].topic(queue.topic)
+        if queue.listed:
+            place.line.remove(queue)
+        again = queue.again(offset)
+        place.queues[queue.queue_id] = again
+        self._changed(again)
+
+    def _let_go(self, queue: QueueLeases) -> None:
+        table = queue.rows
+        self.owners.freed(table.owner[table.state != State.GONE])
+        queue.armed_ms, queue.forgotten = NEVER, True
+        self._with_news.pop(queue, None)
+        self._giving_up.pop(queue, None)
 
     def pass_over(self, queue: QueueLeases, start: int, end: int) -> None:
         """Everything from `start` to before `end` is done, without a consumer."""
@@ -227,7 +240,7 @@ class LeaseEngine:
             return
         self.counters.set_aside += 1
         queue.set_aside(reading.first, now.ms + pause_ms)
-        self._arm_at(queue, now.ms + pause_ms)
+        self._due.arm(queue, now.ms + pause_ms)
         self._changed(queue)
 
     def finish(self, reading: Reading, batch: ReadBatch, lease_ms: int, now: Now) -> Leased | None:
@@ -247,7 +260,7 @@ class LeaseEngine:
         leased = self._leased(queue, batch.take(mine)) if len(mine) else None
         if leased is not None:
             self.groups[queue.group].has_delivered = True
-            self._arm_at(queue, now.ms + lease_ms)
+            self._due.arm(queue, now.ms + lease_ms)
         self._changed(queue)
         return leased
 
@@ -364,12 +377,8 @@ class LeaseEngine:
 
     def tick(self, now: Now) -> int:
         """What is due comes again. Returns `next_due_ms`."""
-        while self._due and self._due[0][0] <= now.ms:
-            due_ms, queue = heapq.heappop(self._due)
-            if due_ms != queue.armed_ms:
-                continue
+        while (queue := self._due.take(now.ms)) is not None:
             self.counters.expired += queue.expire(now.ms)
-            queue.armed_ms = NEVER
             self._giving_up[queue] = None
             self._arm(queue, now)
             self._changed(queue)
@@ -378,21 +387,10 @@ class LeaseEngine:
     @property
     def next_due_ms(self) -> int:
         """When `tick` has something to do (ms of Now), NEVER for never."""
-        return self._due[0][0] if self._due else NEVER
+        return self._due.next_ms
 
     def _arm(self, queue: QueueLeases, now: Now) -> None:
-        self._arm_at(queue, queue.next_due_ms(now.ms))
-
-    def _arm_at(self, queue: QueueLeases, due_ms: int) -> None:
-        """`tick` looks at the queue then, or before."""
-        if due_ms >= queue.armed_ms:
-            return
-        queue.armed_ms = due_ms
-        heapq.heappush(self._due, (due_ms, queue))
-        if len(self._due) >= self._tidy_due_at:
-            self._due = [each for each in self._due if each[0] == each[1].armed_ms]
-            heapq.heapify(self._due)
-            self._tidy_due_at = 2 * len(self._due) + _STALE_ENTRIES
+        self._due.arm(queue, queue.next_due_ms(now.ms))
 
     # ---- dead letters
 
@@ -461,7 +459,7 @@ class LeaseEngine:
         """The record with these is confirmed."""
         for each in news:
             queue = self._of(each) if each.floor is not None else None
-            if queue is not None and not queue.begun:
+            if queue is not None and not queue.begun and queue.generation == each.generation:
                 queue.begun = True
                 self._changed(queue)
 
@@ -471,7 +469,7 @@ class LeaseEngine:
         forgotten = []
         for each in news:
             queue = self._of(each)
-            if queue is None:
+            if queue is None or queue.generation != each.generation:
                 forgotten.append(each)
             else:
                 queue.put_back(each)

@@ -84,6 +84,14 @@ class QueueLeases:
         self.floor = self.next = floor
         self.begun, self.news.floor = sure, True
 
+    def again(self, offset: int) -> "QueueLeases":
+        """The same queue, begun at `offset` whatever the log said: its next generation."""
+        made = QueueLeases(self.group, self.topic, self.queue_id, self.policy, self.owners)
+        made.generation = self.generation + 1
+        made.begin(offset, sure=False)
+        made.end = self.end
+        return made
+
     def load(self, state: QueueProgress, again_ms: int) -> None:
         """What the log says. What was tried comes again at `again_ms`: consumers may still have it
         by an earlier master."""

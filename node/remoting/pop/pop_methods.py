@@ -94,6 +94,7 @@ class PopMethods:
         *,
         broker_names: Callable[[], Sequence[str]],
         recent_bytes: int,
+        order_counts: OrderCounts,
     ) -> None:
         self._store = store
         self._work = work
@@ -101,7 +102,7 @@ class PopMethods:
         self._broker_names = broker_names
         self._recent_bytes = recent_bytes
         self._attempts: OrderedDict[_Attempt, bytes] = OrderedDict()
-        self.order_counts = OrderCounts()
+        self._order_counts = order_counts
 
     def methods(self) -> Mapping[int, Method]:
         """By request code."""
@@ -228,7 +229,7 @@ class PopMethods:
             place = PoppedPlace(asked.group, each.topic, each.queue_id)
             offsets = each.queue_offsets.tolist()
             tried = dict(zip(offsets, _before(each).tolist(), strict=True))
-            counts = self.order_counts.popped(place, asked.attempt_id, tried)
+            counts = self._order_counts.popped(place, asked.attempt_id, tried)
             times = [min(counts[offset], _MOST) + 1 for offset in offsets]
             counted.append(replace(each, attempts=np.array(times, np.uint16)))
         return tuple(counted)

@@ -5,7 +5,8 @@
                                          group that pulls again continues there)
         the table is ahead            ─▶ the engine: another kind of member has done it, or a tool
                                          has set it
-    an offset is set back (222)       ─▶ the table, and the group begins again there
+    an offset is set (222)            ─▶ the table, and a group that pops the queue begins there,
+                                         with the mode or without
 
 The floor of a queue is where its first message lies that is not done; messages behind it that are
 done are in the progress records alone. So a group that is moved, or set, gets those again.
@@ -13,7 +14,7 @@ done are in the progress records alone. So a group that is moved, or set, gets t
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -36,16 +37,23 @@ NODE: Final = Caller("pop")
 
 
 class PopOffsets:
-    """See the module. `run` as long as the node serves. Belongs to the loop."""
+    """See the module. `run` as long as the node serves; `begun`: a group begins elsewhere in a
+    topic. Belongs to the loop."""
 
     def __init__(
-        self, store: MessageStore, work: WorkService, groups: GroupService, modes: RequestModes
+        self,
+        store: MessageStore,
+        work: WorkService,
+        groups: GroupService,
+        modes: RequestModes,
+        begun: Callable[[str, str], None] | None = None,
     ) -> None:
         self._store = store
         self._work = work
         self._groups = groups
         self._modes = modes
-        self._being_set: set[str] = set()
+        self._begun = begun
+        self._being_set: list[str] = []
         # no look commits what it saw before an offset was set
         self._one_at_a_time = asyncio.Lock()
 
@@ -106,17 +114,17 @@ class PopOffsets:
             raise RequestRefusedError(answer.error.code, answer.error.message)
 
     @asynccontextmanager
-    async def setting(self, group: str) -> AsyncIterator[None]:
-        """Inside, the offsets of the group are set; then, if it pops, it begins again there. Raises
-        RequestRefusedError (OUTCOME_UNKNOWN) if that is not known to be so."""
-        if not self._modes.pops(group):
-            yield
-            return
-        await self.look()
+    async def setting(
+        self, group: str, topic: str, offsets: Mapping[int, int]
+    ) -> AsyncIterator[None]:
+        """Inside, these offsets of the group are set; then, if it pops the topic, it begins there.
+        Raises RequestRefusedError (OUTCOME_UNKNOWN) if that is not known to be so."""
         async with self._one_at_a_time:
-            self._being_set.add(group)
+            self._being_set.append(group)
         try:
             yield
-            await self._work.begin_again(group)
+            await self._work.begin_at(group, topic, offsets)
+            if self._begun is not None:
+                self._begun(group, topic)
         finally:
-            self._being_set.discard(group)
+            self._being_set.remove(group)

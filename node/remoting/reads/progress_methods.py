@@ -46,13 +46,16 @@ NO_SUCH_GROUP: Final = 26
 JAVA: Final = "JAVA"
 
 
-def _plainly(_group: str) -> AbstractAsyncContextManager[None]:
+Setting = Callable[[str, str, Mapping[int, int]], AbstractAsyncContextManager[None]]
+
+
+def _plainly(*_: object) -> AbstractAsyncContextManager[None]:
     return nullcontext()
 
 
 class ProgressMethods:
-    """See the module. `broker_name` as clients know it; `setting` is a context in which the offsets
-    of a group are set."""
+    """See the module. `broker_name` as clients know it; `setting` is a context in which offsets of
+    a group are set: group, topic, and the offset of each queue."""
 
     def __init__(
         self,
@@ -62,7 +65,7 @@ class ProgressMethods:
         turns: ReadTurns,
         clients: ClientTable[Connection],
         broker_name: str,
-        setting: Callable[[str], AbstractAsyncContextManager[None]] = _plainly,
+        setting: Setting = _plainly,
     ) -> None:
         self._store = store
         self._setting = setting
@@ -138,7 +141,7 @@ class ProgressMethods:
         # before the commit: a member that is not told of it would commit over it
         make = partial(self._bodies, topic, offsets)
         bodies = await self._turns.run(call.caller, make, size_of=lambda made: len(made[JAVA]))
-        async with self._setting(group):
+        async with self._setting(group, topic, offsets):
             await self._commit(group, topic, offsets, call.caller)
         for each in self._clients.members(group):
             if not each.connection.closed:

@@ -17,6 +17,7 @@ from tandemlog.format.lease.progress import (
 from tandemlog_server.storage.leases.handle_operations import Found, Kind, Operation
 from tandemlog_server.storage.leases.lease_engine import LeaseEngine
 from tandemlog_server.storage.leases.lease_values import Leased, LeaseLimits, Now, Reading
+from tandemlog_server.storage.leases.progress_table import ProgressTable
 from tandemlog_server.storage.leases.queue_leases import QueueLeases
 
 GROUP, TOPIC = "billing", "orders"
@@ -385,3 +386,66 @@ def test_an_offset_that_others_have_committed_later_moves_a_group_on() -> None:
     queue = engine.groups.queue(GROUP, TOPIC, 0)
     assert queue is not None
     assert (queue.floor, queue.rows.live) == (3, 0)
+
+
+def log_says(bench: Bench) -> None:
+    """A progress record is written and confirmed."""
+    bench.engine.confirmed(bench.engine.collect())
+
+
+@pytest.mark.parametrize("policy", [PLAIN, IN_ORDER])
+def test_a_queue_begins_again_where_it_was_set_once_the_log_says_so(policy: GroupPolicy) -> None:
+    bench = Bench(policy)
+    old = bench.receive()
+    bench.send(old[: len(old) // 4], Kind.ACK)
+    bench.engine.begin_again(bench.queue, 1)
+    assert bench.receive() == b""
+    log_says(bench)
+    assert offsets(bench.receive()) == [1, 2, 3]
+    # leased by this master before it began again: nobody has it by that handle
+    assert bench.send(old, Kind.ACK)[1:] == [REFUSED] * 3
+    other = Bench(policy, 3)
+    other.receive()
+    # what was leased before takes no room
+    assert bench.engine.owners.room("me") == other.engine.owners.room("me")
+
+
+def test_the_log_forgets_what_was_done_before_a_queue_began_again() -> None:
+    bench = Bench()
+    bench.send(bench.receive(), Kind.ACK)
+    before = bench.tried()
+    bench.engine.begin_again(bench.queue, 2)
+    table = ProgressTable()
+    after = bench.engine.collect()
+    for number, entries in enumerate(([before], after, [before])):
+        table.apply(Progress(entries), number)
+    [said] = table.of_group(GROUP)
+    assert (said.floor, said.generation) == (2, 1)
+    next_one = Bench(said=said, term=2)
+    assert offsets(next_one.receive()) == [2, 3]
+    next_one.engine.begin_again(next_one.queue, 0)
+    log_says(next_one)
+    assert offsets(next_one.receive()) == [0, 1, 2, 3]
+
+
+def test_news_from_before_a_queue_began_again_neither_begin_it_nor_come_back() -> None:
+    bench = Bench()
+    bench.send(bench.receive(), Kind.ACK)
+    before = bench.engine.collect()
+    bench.engine.begin_again(bench.queue, 0)
+    bench.engine.confirmed([replace(each, floor=0) for each in before])
+    assert bench.receive() == b""
+    assert bench.engine.put_back(before) == before
+    log_says(bench)
+    assert offsets(bench.receive()) == [0, 1, 2, 3]
+
+
+def test_what_is_read_while_a_queue_begins_again_is_no_ones() -> None:
+    bench = Bench()
+    reading = bench.begin(2)
+    assert reading is not None
+    bench.engine.begin_again(bench.queue, 3)
+    log_says(bench)
+    assert bench.finish(reading) is None
+    assert offsets(bench.receive()) == [3]
+    assert bench.begin(1) is None

@@ -1,5 +1,6 @@
 """Groups that pop and their committed offsets: moved to pulls and back, set back and forth."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from fakes.popping_node import (
     popping_node,
     receipt_of,
 )
+from fakes.remoting_calls import records_in
+from tandemlog.format.record.record import Record
 from tandemlog_server.node.remoting.pop import pop_offsets
 
 STATS, RESET, PULL = 208, 222, 11
@@ -40,7 +43,11 @@ def committed(popper: Popper) -> dict[int, int]:
 
 
 async def acknowledge_all(popper: Popper) -> None:
-    for each in await popper.popped():
+    await acknowledge(popper, await popper.popped())
+
+
+async def acknowledge(popper: Popper, records: list[Record]) -> None:
+    for each in records:
         assert (await popper.say(ACK, receipt_of(each))).code == 0
 
 
@@ -102,6 +109,56 @@ async def test_what_was_set_back_is_forgotten_by_the_log_too(
         await reset(popper, 0)
     async with popping_node(tmp_path / "n0") as node, connected(node) as popper:
         assert [each.body for each in await popper.popped()] == [b"a", b"b"]
+
+
+async def test_a_group_without_the_mode_begins_where_it_was_set_too(tmp_path: Path) -> None:
+    """As a proxy pops, and RocketMQ's OffsetResetForPopIT: nobody has set a mode."""
+    async with popping_node(tmp_path / "n0") as node, connected(node) as popper:
+        await popper.put(b"a", b"b", b"c", b"d")
+        first, *_ = await popper.popped()
+        await reset(popper, 2)
+        assert [each.body for each in await popper.popped()] == [b"c", b"d"]
+        await reset(popper, 0)
+        found = await popper.popped()
+        assert [each.body for each in found] == [b"a", b"b", b"c", b"d"]
+        # nothing of what went before counts, and what was leased before is acknowledged no more
+        assert {each.reconsume_times for each in found} == {0}
+        assert (await popper.say(ACK, receipt_of(first))).code != 0
+        await acknowledge(popper, found)
+        await node.work.sync(GROUP)
+    async with popping_node(tmp_path / "n0") as node, connected(node) as popper:
+        assert (await popper.pop()).code == NONE_FOUND
+
+
+async def test_a_group_in_order_begins_where_it_was_set(popper: Popper) -> None:
+    await popper.put(b"a", b"b", b"c")
+    await popper.popped(2, order="true")
+    await reset(popper, 1)
+    found = await popper.popped(order="true")
+    assert [(each.body, each.reconsume_times) for each in found] == [(b"b", 0), (b"c", 0)]
+    await acknowledge(popper, found)
+    await reset(popper, 0)
+    assert [each.body for each in await popper.popped(1, order="true")] == [b"a"]
+
+
+async def test_other_queues_keep_what_they_have_done_and_leased(popper: Popper) -> None:
+    await popper.put(b"a", b"b")
+    await popper.put(b"c", b"d", b"e", queue_id=1)
+    found = {each.body: each for each in await popper.popped()}
+    await acknowledge(popper, [found[b"a"], found[b"d"]])
+    await reset(popper, 0)
+    assert [each.body for each in await popper.popped()] == [b"a", b"b"]
+    assert (await popper.say(ACK, receipt_of(found[b"c"]))).code == 0
+    await until(lambda: committed(popper).get(1) == 2)
+
+
+async def test_a_pop_that_waits_gets_what_is_set_back(popper: Popper) -> None:
+    await popper.put(b"a")
+    await acknowledge_all(popper)
+    waits = asyncio.create_task(popper.pop(pollTime=10_000))
+    async with connected(popper.node) as other:
+        await reset(other, 0)
+        assert [each.body for each in records_in((await waits).body)] == [b"a"]
 
 
 async def test_a_failed_look_does_not_end_the_looks(

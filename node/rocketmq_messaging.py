@@ -35,6 +35,7 @@ from .messaging.telemetry import Telemetry
 from .messaging.telemetry_relay import TelemetryRelay
 from .messaging.transaction_methods import TransactionMethods
 from .remoting.cluster.cluster_nodes import ClusterNodes
+from .remoting.cluster.link_tls import LinkTls
 from .remoting.cluster.topic_creation import TopicCreation
 from .remoting.sends.joint_sends import JointSends
 from .rocketmq_clients import ClientsNode, broker_names
@@ -155,17 +156,7 @@ def _sends(
 
 
 def _credentials(node: ClientsNode) -> Callable[[], grpc.ChannelCredentials | None]:
-    """Of connections to other nodes: the master is known by its certificate, as clients know it.
-    This node shows none: what goes over the connection are requests of clients, and a certificate
-    of a node would lend them its rights."""
-    tls = node.config.tls
-    if not tls.serves or node.config.rocketmq_clients.plaintext:
+    """Of connections to other nodes."""
+    if node.config.rocketmq_clients.plaintext:
         return lambda: None
-
-    def credentials() -> grpc.ChannelCredentials:
-        if not tls.ca_file:
-            return grpc.ssl_channel_credentials()
-        with open(tls.ca_file, "rb") as file:
-            return grpc.ssl_channel_credentials(file.read())
-
-    return credentials
+    return LinkTls(node.config.tls).credentials

@@ -293,14 +293,15 @@ def headers_of(context: CallContext) -> Metadata:
 
 def who_signed(keeper: Doorkeeper, context: CallContext) -> tuple[Who, bool]:
     """Who makes a call, and whether its headers say so. Raises NotKnownError. As at the other
-    doors, a key that is shown wins over the certificate of the connection."""
+    doors, a key that is shown wins over the certificate of the connection. The certificate of a
+    node that hands a call on lets the connection in, and lends the call no rights."""
     headers = dict(headers_of(context))
     certificate: bytes | None = None
     if keeper.certificates_required:
         shown = context.auth_context().get("x509_pem_cert")
         if not shown:
             raise NotKnownError(NO_CERTIFICATE)
-        certificate = shown[0]
+        certificate = None if HANDED_ON in headers else shown[0]
     signed = read_authorization(headers.get("authorization", ""))
     if signed is None:
         if certificate is None:

@@ -56,12 +56,15 @@ def _once(folder: Path, fetch: Callable[[], None]) -> None:
             done.touch()
 
 
-def python_program(home: Path, *arguments: str) -> "subprocess.Popen[str]":
-    """What it prints in the end is a line of JSON; it writes its log below `home`."""
+def python_program(home: Path, *arguments: str, roots: str = "") -> "subprocess.Popen[str]":
+    """What it prints in the end is a line of JSON; it writes its log below `home`. `roots` are the
+    authorities that it trusts, where nodes have TLS."""
     home.mkdir(exist_ok=True)
     command = [str(python_client()), str(PROGRAMS / "python_program.py"), *arguments]
     environment = {**os.environ, "HOME": str(home)}
     environment.pop("PYTHONPATH", None)
+    if roots:
+        environment["GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"] = roots
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=home, env=environment)
 
 

@@ -1,5 +1,6 @@
 """RocketMQ's clients of the 5.x API, unchanged, on nodes, and while the master is killed."""
 
+import asyncio
 import shutil
 import time
 from collections.abc import Iterator
@@ -9,6 +10,10 @@ from typing import Any
 
 import pytest
 
+from fakes.authority import Authority
+from fakes.inner_node import running
+from fakes.messaging_client import DOOR
+from fakes.secured_node import settings
 from helpers.elected import Elected
 from helpers.running import Running, free_ports
 from interop.messaging_clients import node_program, python_program, seen_by
@@ -18,6 +23,15 @@ pytestmark = pytest.mark.interop
 
 TOPIC = "Scenes"
 LOAD_S = 40
+SECRET = "a-secret-of-orders"
+ACCESS = f"""
+[[identity]]
+name = "orders"
+access_keys = [{{ key = "orders-key", secret = "{SECRET}" }}]
+write = ["{TOPIC}"]
+read = ["{TOPIC}"]
+consume = ["readers"]
+"""
 
 
 @contextmanager
@@ -47,6 +61,20 @@ def test_the_python_client(tmp_path: Path) -> None:
     assert seen["push"] == sorted([*once, ["normal", 1], ["normal", 2]])
     assert seen["order"] == ["fifo0", "fifo1", "fifo1", "fifo1", "fifo2"]
     assert seen["dead"] == [["fifo0", 1]]
+
+
+async def test_the_python_client_by_tls(tmp_path: Path) -> None:
+    """It has an access key: it knows the node by its certificate, and shows none of its own."""
+    authority = Authority()
+    config = settings(tmp_path / "node", authority=authority, access=ACCESS, rocketmq_clients=DOOR)
+    async with running(config) as node:
+        address = node.endpoints.rocketmq_grpc
+        arguments = (tmp_path / "home", address, "secured", "orders-key", SECRET)
+        program = python_program(*arguments, roots=config.tls.ca_file)
+        seen = await asyncio.to_thread(seen_by, program)
+    assert (seen["sent"], seen["received"]) == (1, ["secured"])
+    (refused,) = seen["refused"]
+    assert "Theirs" in refused
 
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="Node.js is not there")

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from hashlib import sha1
 from typing import Final
 
+from tandemlog_server.rocketmq.clients.handed_on import is_handed_on
 from tandemlog_server.rocketmq.wire.remoting import Command
 
 from ...access.access_refusals import NotKnownError
@@ -38,13 +39,16 @@ WRONG_SIGNATURE: Final = (
 
 
 def who_signed(keeper: Doorkeeper, request: Command, certificate: bytes | None) -> Who:
-    """Who sent `request`. Raises NotKnownError."""
+    """Who sent `request`. Raises NotKnownError. The certificate of a node that hands a request on
+    lets the connection in, and lends the request no rights."""
     fields = request.fields
     access_key = fields.get(ACCESS_KEY, "")
     if not keeper.certificates_required:
         certificate = None  # as at the other doors: one that is not asked for proves nothing
     elif certificate is None:
         raise NotKnownError(NO_CERTIFICATE)
+    elif is_handed_on(request):
+        certificate = None
     if not access_key:
         if certificate is None:
             raise NotKnownError(NO_PROOF)

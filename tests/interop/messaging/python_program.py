@@ -2,6 +2,7 @@
 
 python_program.py ENDPOINTS scenes              one line of JSON
 python_program.py ENDPOINTS load SECONDS        sends and consumes so long; one line of JSON
+python_program.py ENDPOINTS secured KEY SECRET  by TLS, with what is refused; one line of JSON
 """
 
 import importlib
@@ -156,8 +157,40 @@ def load(seconds: float) -> dict[str, Any]:
     }
 
 
+def secured(key: str, secret: str) -> dict[str, Any]:
+    proven = client.ClientConfiguration(sys.argv[1], client.Credentials(key, secret))
+    producer = client.Producer(proven, (), tls_enable=True)
+    producer.startup()
+    seen: dict[str, Any] = {"sent": 0, "refused": []}
+    for topic in (TOPIC, "Theirs"):
+        try:
+            producer.send(message("secured", topic))
+        except Exception as error:
+            seen["refused"].append(str(error))
+        else:
+            seen["sent"] += 1
+    producer.shutdown()
+    consumer = client.SimpleConsumer(
+        proven, "readers", {TOPIC: client.FilterExpression()}, 3, tls_enable=True
+    )
+    consumer.startup()
+    got: list[Any] = []
+    wait(lambda: bool(got.extend(consumer.receive(32, 15)) or got))
+    for each in got:
+        consumer.ack(each)
+    consumer.shutdown()
+    return {**seen, "received": [each.body.decode() for each in got]}
+
+
+PLAYS: dict[str, Callable[..., Any]] = {
+    "scenes": scenes,
+    "load": lambda seconds: load(float(seconds)),
+    "secured": secured,
+}
+
+
 def main() -> None:
-    result = scenes() if sys.argv[2] == "scenes" else load(float(sys.argv[3]))
+    result = PLAYS[sys.argv[2]](*sys.argv[3:])
     print(json.dumps(result), flush=True)
 
 

@@ -1,4 +1,5 @@
-"""TLS between the doors of two nodes: the master shows its certificate, this node shows none."""
+"""TLS between the doors of two nodes: the master shows its certificate, this node its own where the
+master requires one."""
 
 import ssl
 from pathlib import Path
@@ -53,6 +54,14 @@ def test_the_master_is_known_and_is_shown_no_certificate(tmp_path: Path) -> None
     context = LinkTls(tls).context()
     assert context is not None
     assert shaken(context, serving(tls)) is None
+
+
+def test_a_master_that_requires_certificates_is_shown_one(tmp_path: Path) -> None:
+    tls = section(Authority(tmp_path)).model_copy(update={"client_certificates": "required"})
+    context, serves = LinkTls(tls).context(), serving(tls)
+    serves.verify_mode = ssl.CERT_REQUIRED
+    assert context is not None
+    assert shaken(context, serves)
 
 
 def test_a_master_of_another_authority_is_refused(tmp_path: Path) -> None:

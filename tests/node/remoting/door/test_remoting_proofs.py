@@ -11,6 +11,7 @@ from tandemlog_server.node.access.access_file import AccessFileError, parse_acce
 from tandemlog_server.node.access.access_refusals import NotKnownError
 from tandemlog_server.node.access.doorkeeper import Doorkeeper
 from tandemlog_server.node.remoting.door.remoting_proofs import signature_of, signed_by, who_signed
+from tandemlog_server.rocketmq.clients.handed_on import HANDED_ON
 from tandemlog_server.rocketmq.wire.remoting import Command
 
 FILE = """
@@ -78,6 +79,15 @@ def test_where_certificates_are_required_a_key_alone_proves_nothing() -> None:
     signed = {**FIELDS, "Signature": signature_of("12345678", FIELDS, b"")}
     with pytest.raises(NotKnownError, match="show a client certificate"):
         who_signed(keeper(certificates_required=True), Command(310, fields=signed), None)
+
+
+def test_the_certificate_of_a_node_that_hands_on_lends_no_rights() -> None:
+    door, certificate = keeper(certificates_required=True), b"of a node"
+    with pytest.raises(NotKnownError, match="this node has to know who calls"):
+        who_signed(door, Command(310, flag=HANDED_ON), certificate)
+    signed = {**FIELDS, "Signature": signature_of("12345678", FIELDS, b"")}
+    who = who_signed(door, Command(310, flag=HANDED_ON, fields=signed), certificate)
+    assert (who.identity.name, who.certificate, who.nodes) == ("orders", None, frozenset())
 
 
 def test_a_key_that_was_taken_out_is_not_valid_any_more() -> None:

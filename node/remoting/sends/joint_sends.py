@@ -1,13 +1,14 @@
 """Sends of all connections: those that come while the log is busy are appended together.
 
-    A          ──▶ the log is idle          ──▶ JointPut, at the end of this turn of the loop
+    A          ──▶ the log is idle          ──▶ JointPut, at the end of the loop's next turn
     B  C  D    ──▶ A is being appended      ──▶ JointPut, when A is in the log
     E          ──▶ this master cannot yet   ──▶ parked, again after PARK_STEP_S
     F          ──▶ no longer the master     ──▶ refused: the door hands them on
 
 An append costs nearly the same for one message and for a hundred. So there is one append under way
 at a time, and the more messages come, the less one costs: none waits longer than for the append
-that it would have stood behind. Sends of MOST_JOINT_BYTES are not kept back.
+that it would have stood behind. Sends of MOST_JOINT_BYTES are not kept back. The loop looks once
+more at its connections before an append begins: what they brought while A was read goes with A.
 
 A client of RocketMQ that hears "busy" tries three times within milliseconds, and then gives up; its
 own patience is three seconds. So a master that waits for its slaves, or for its lease, keeps a send
@@ -73,7 +74,7 @@ class JointSends:
         self._coming_bytes += send.byte_size
         if not self._scheduled and (not self._appending or self._is_full()):
             self._scheduled = True
-            self._loop.call_soon(self._end_turn)
+            self._loop.call_soon(self._loop.call_soon, self._end_turn)  # in the next turn
 
     def close(self) -> None:
         """Refuse what is parked: the node stops. What was kept back is appended."""

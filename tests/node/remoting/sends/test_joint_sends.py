@@ -61,6 +61,8 @@ def put(record: bytes = b"x", **how: Any) -> SendPut:
 
 
 async def turn() -> None:
+    """Until what was added is on its way: the turn of the loop in which it came, and one more."""
+    await asyncio.sleep(0)
     await asyncio.sleep(0)
 
 
@@ -78,6 +80,16 @@ async def test_what_comes_in_one_turn_is_joined() -> None:
     joint.add(put(b"c"))
     await turn()
     assert pump.bodies == [[b"a", b"b"], [b"c"]]
+
+
+async def test_what_comes_in_the_turn_after_is_joined_too() -> None:
+    pump = FakePump()
+    joint = joint_sends(pump)
+    joint.add(put(b"a"))
+    await asyncio.sleep(0)
+    joint.add(put(b"b"))
+    await asyncio.sleep(0)
+    assert pump.bodies == [[b"a", b"b"]]
 
 
 async def test_what_comes_during_an_append_is_joined_after_it() -> None:

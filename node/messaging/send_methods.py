@@ -48,8 +48,8 @@ from tandemlog_server.storage.metadata.topics import TopicConfig
 from ..access.access_refusals import DeniedError
 from ..puts.joint_put import SendPut
 from ..remoting.cluster.topic_creation import TopicCreation
+from ..remoting.sends.born_host import born_host_of
 from ..remoting.sends.joint_sends import JointSends
-from ..remoting.sends.send_methods import born_host_of
 from .first_copies import Copy, FirstCopies
 from .messaging_call import Answers, MessagingCall, Method
 from .refused_status import status_of

@@ -35,13 +35,13 @@ from tandemlog.format.record.record import TopicFrame, frame_message
 from tandemlog.format.record.sys_flag import BORN_HOST_IPV6, STORE_HOST_IPV6
 from tandemlog.format.words import shortened
 
+from .stored_properties import ASKS
+
 FRAMES_KEPT: Final = 8192
 HOST_FLAGS: Final = BORN_HOST_IPV6 | STORE_HOST_IPV6
 """Bits that say how long hosts are: the frame has them."""
 _TIMERS: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 """In the order in which a broker looks."""
-_ASKS: Final = frozenset({DELAY, TIMER_DEL_UNIQKEY, TIMER_OUT_MS, *_TIMERS, TRANSACTION_PREPARED})
-"""Properties that ask for more than to be stored."""
 _TO_SECONDS: Final = 1000
 _TIMES: Final = Struct(">i")
 _TIMES_BEFORE_BODY: Final = 16
@@ -66,7 +66,7 @@ class StoredMessage:
     @property
     def asks(self) -> bool:
         """Whether `make_wait` has something to do."""
-        return not _ASKS.isdisjoint(self.properties)
+        return not ASKS.isdisjoint(self.properties)
 
     @property
     def waiting(self) -> bool:
@@ -96,7 +96,7 @@ def make_wait(message: StoredMessage, *, max_level: int, now_ms: int) -> None:
     if message.waiting:
         properties.pop(DELAY, None)
     else:
-        for name in _ASKS.intersection(properties):
+        for name in ASKS.intersection(properties):
             del properties[name]
 
 

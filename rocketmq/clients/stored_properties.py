@@ -12,7 +12,9 @@ A client may not say what only a store knows: what it has of that (it copied ano
 left out.
 """
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from tandemlog.format.constants import (
@@ -29,6 +31,8 @@ from tandemlog.format.constants import (
     TIMERS,
     TRANSACTION,
     TRANSACTION_PREPARED,
+    UNIQ_KEY,
+    WAIT,
 )
 from tandemlog.format.java_hash import java_hash
 
@@ -51,9 +55,12 @@ OF_THE_STORE: Final = frozenset(
     }
 )
 """What a client cannot say."""
-_NOT_OF_MEMBERS: Final = frozenset(
-    name.encode() for name in (*OF_THE_STORE, DELAY, TIMER_OUT_MS, TRANSACTION_PREPARED, *TIMERS)
-)
+ASKS: Final = frozenset({DELAY, TIMER_OUT_MS, TRANSACTION_PREPARED, *TIMERS})
+"""Properties that ask for more than to be stored."""
+_NOT_PLAIN: Final = OF_THE_STORE | ASKS
+_NO_WAIT: Final = f"{WAIT}\x01false"
+_KEY_AT: Final = len(UNIQ_KEY) + 1
+_NOT_OF_MEMBERS: Final = frozenset(name.encode() for name in OF_THE_STORE | ASKS)
 MEMBER_HINTS: Final = (b"__", b"REAL_", b"TIMER_", b"INNER_", b"DELAY", b"POP_CK", b"TRAN_MSG")
 """Each name that a message of a batch may not have has one in it, and few other names have."""
 _PLACES: Final = 128
@@ -97,6 +104,69 @@ def stored_properties(properties: dict[str, str]) -> bytes:
     names = tuple(properties)
     order = _kept_order(names) if len(names) <= _MOST_NAMES_KEPT else java_order(names)
     return "".join([f"{name}\x01{properties[name]}\x02" for name in order]).encode()
+
+
+class StoredText(NamedTuple):
+    """The properties of a message as they are stored, its UNIQ_KEY, and whether its sender waits
+    until it is confirmed."""
+
+    text: bytes
+    key: str
+    waits: bool
+
+
+class _Layout(NamedTuple):
+    """Of messages whose properties have the same names: which segment comes where in the record
+    (behind the sent ones those of the broker), and which of the sent ones are UNIQ_KEY and WAIT."""
+
+    order: Callable[[Sequence[str]], tuple[str, ...]]
+    key: int
+    wait: int | None
+
+
+class PlainTexts:
+    """Properties of messages that ask for nothing but to be stored, which are nearly all: their
+    segments are put in the order of a broker's map as they came, without a map."""
+
+    def __init__(self, facts: BrokerFacts) -> None:
+        added: dict[str, str] = {}
+        add_broker_facts(added, facts)
+        self._names = tuple(added)
+        self._segments = [f"{name}\x01{value}" for name, value in added.items()]
+        self._kept = lru_cache(maxsize=_ORDERS_KEPT)(self._layout)
+
+    def of(self, text: str) -> StoredText | None:
+        """Of the properties in a header's text; None for one that `read_properties` has to read: a
+        segment is no property, a name comes twice, or asks for more than to be stored, or is the
+        store's, or a letter has no stored form."""
+        segments = text.split("\x02")
+        if not segments[-1]:
+            segments.pop()
+        names = []
+        for each in segments:
+            end = each.find("\x01")
+            if not 0 < end < len(each) - 1:
+                return None
+            names.append(each[:end])
+        if not 0 < len(names) <= _MOST_NAMES_KEPT:
+            return None
+        layout = self._kept(tuple(names))
+        if layout is None:
+            return None
+        try:
+            stored = "\x02".join((*layout.order([*segments, *self._segments]), "")).encode()
+        except UnicodeEncodeError:
+            return None
+        waits = layout.wait is None or segments[layout.wait] != _NO_WAIT
+        return StoredText(stored, segments[layout.key][_KEY_AT:], waits)
+
+    def _layout(self, names: tuple[str, ...]) -> _Layout | None:
+        all_names = names + self._names
+        distinct = set(all_names)
+        if UNIQ_KEY not in names or len(distinct) < len(all_names) or distinct & _NOT_PLAIN:
+            return None
+        order = itemgetter(*map(all_names.index, java_order(all_names)))
+        return _Layout(order, names.index(UNIQ_KEY), names.index(WAIT) if WAIT in names else None)
 
 
 def member_properties(text: bytes) -> bytes:

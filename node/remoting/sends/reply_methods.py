@@ -32,7 +32,8 @@ from tandemlog_server.storage.message_store import MessageStore
 
 from ...error_status import RequestRefusedError
 from ..door.remoting_call import Connection, Method, RemotingCall, RemotingRefusedError
-from .send_methods import SendMethods, born_host_of
+from .born_host import born_host_of
+from .send_methods import SendMethods
 
 logger = logging.getLogger(__name__)
 

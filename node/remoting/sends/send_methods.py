@@ -15,7 +15,6 @@ over is stored in a topic that no client may send to; the right that counts is t
 
 import asyncio
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from itertools import count
 from typing import Final, Protocol
 
@@ -52,6 +51,8 @@ from tandemlog_server.rocketmq.clients.stored_properties import (
     MSG_REGION,
     TRACE_ON,
     BrokerFacts,
+    PlainTexts,
+    StoredText,
     add_broker_facts,
     member_properties,
     read_properties,
@@ -64,6 +65,7 @@ from tandemlog_server.storage.metadata.topics import TopicConfig, new_group
 from ...access.caller import Caller
 from ...puts.joint_put import Stored
 from ..door.remoting_call import Ended, Method, RemotingCall, RemotingRefusedError
+from .born_host import born_host_of
 from .joint_sends import JointSends
 from .open_send import OpenSend
 from .repeated_sends import unique_key
@@ -80,7 +82,6 @@ _CODES: Final[dict[int, int]] = {
     broker_pb2.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
     broker_pb2.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
 }
-HOSTS_KEPT: Final = 8192
 
 
 class Topics(Protocol):
@@ -121,6 +122,7 @@ class SendMethods:
         self._joint = joint
         self._topics = topics
         self._facts = facts
+        self._texts = PlainTexts(facts)
         self._broker_name = broker_name
         self._new_key = new_key
         self._make_half = make_half
@@ -158,7 +160,11 @@ class SendMethods:
         if request.batch:
             send = self._batch(call, request, queue_id)
         else:
-            send = self._single(call, request, _message_of(request, queue_id), queue_id)
+            text = None if request.reconsume_times else self._texts.of(request.properties)
+            if text is None:
+                send = self._single(call, request, _message_of(request, queue_id), queue_id)
+            else:
+                send = self._plain(call, request, text, queue_id)
         self._begin(send, ended)
         return True
 
@@ -213,6 +219,14 @@ class SendMethods:
             waits=properties.get(WAIT) != "false",
             share=share,
         )
+
+    def _plain(
+        self, call: RemotingCall, request: SendRequest, text: StoredText, queue_id: int
+    ) -> OpenSend:
+        """The same for a message that asks for nothing but to be stored."""
+        message = _message_of(request, queue_id, {})
+        record = self._framed(message, _bounded(text.text), born_host_of(call.connection.peer))
+        return self._open(call, message, [record], queue_id, text.key, waits=text.waits)
 
     # ---- what is sent
 
@@ -470,18 +484,13 @@ def encoded(properties: dict[str, str]) -> bytes:
         text = stored_properties(properties)
     except UnicodeEncodeError as error:
         raise _illegal(f"properties: not valid Unicode text: {error}") from None
+    return _bounded(text)
+
+
+def _bounded(text: bytes) -> bytes:
     if len(text) > MAX_PROPERTIES:
         raise _illegal(f"properties have {len(text)} bytes, the limit is {MAX_PROPERTIES}")
     return text
-
-
-@lru_cache(maxsize=HOSTS_KEPT)
-def born_host_of(peer: str) -> str:
-    """A client's address as a record has it, from that of its connection."""
-    family, _, address = peer.partition(":")
-    if family not in ("ipv4", "ipv6"):
-        return "127.0.0.1:0"
-    return address.replace("%5B", "[").replace("%5D", "]")
 
 
 def _illegal(text: str) -> RemotingRefusedError:

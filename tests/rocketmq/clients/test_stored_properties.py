@@ -4,6 +4,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from helpers.golden import stores
 from tandemlog.format.constants import (
@@ -12,14 +14,19 @@ from tandemlog.format.constants import (
     REAL_QUEUE_ID,
     REAL_TOPIC,
     TIMERS,
+    UNIQ_KEY,
+    WAIT,
 )
 from tandemlog.format.errors import FormatError
 from tandemlog.format.record.record import Record, decode_record, is_blank
 from tandemlog_server.rocketmq.clients.stored_properties import (
+    ASKS,
     MSG_REGION,
     OF_THE_STORE,
     TRACE_ON,
     BrokerFacts,
+    PlainTexts,
+    StoredText,
     add_broker_facts,
     java_order,
     member_properties,
@@ -111,3 +118,37 @@ def test_a_member_of_a_batch_keeps_its_text_and_gets_its_end() -> None:
     assert member_properties(b"") == b""
     assert member_properties(b"b\x012\x02a\x011") == b"b\x012\x02a\x011\x02"
     assert member_properties(b"__mine\x01y\x02") == b"__mine\x01y\x02"
+
+
+PLAIN = PlainTexts(BrokerFacts("cluster-1"))
+NAMES = st.sampled_from([UNIQ_KEY, WAIT, "TAGS", "KEYS", "n", "CLUSTER", *OF_THE_STORE, *ASKS, ""])
+VALUES = st.sampled_from(["true", "false", "a\x01b", "", "\xe4", "\ud800"])
+
+
+@given(st.lists(st.tuples(NAMES, VALUES), max_size=7), st.booleans(), st.sampled_from("\x01="))
+def test_plain_properties_are_stored_as_by_way_of_a_map(
+    pairs: list[tuple[str, str]], ended: bool, separator: str
+) -> None:
+    text = "\x02".join([f"{name}{separator}{value}" for name, value in pairs])
+    text += "\x02" if ended else ""
+    found = PLAIN.of(text)
+    properties = read_properties(text)
+    if found is None:
+        plain = (
+            separator == "\x01"
+            and all(value not in ("", "\ud800") for _, value in pairs)
+            and len({name for name, _ in pairs}) == len(pairs)
+            and not {name for name, _ in pairs} & {"", "CLUSTER", *OF_THE_STORE, *ASKS}
+            and UNIQ_KEY in properties
+        )
+        assert not plain
+        return
+    key, waits = properties[UNIQ_KEY], properties.get(WAIT) != "false"
+    assert ASKS.isdisjoint(properties)
+    add_broker_facts(properties, BrokerFacts("cluster-1"))
+    assert found == StoredText(stored_properties(properties), key, waits)
+
+
+def test_very_many_properties_are_read_by_way_of_a_map() -> None:
+    text = "".join([f"{number}\x01x\x02" for number in range(64)]) + f"{UNIQ_KEY}\x01A\x02"
+    assert PLAIN.of(text) is None

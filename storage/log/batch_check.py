@@ -7,7 +7,7 @@
 A wrong byte that got into the log would stop recovery there and cut off every later record, on
 every replica. So a batch is refused as a whole, with the first offending record and field.
 
-Two paths with one meaning: from 64 records on by columns (a few dozen array operations and one
+Two paths with one meaning: from 32 records on by columns (a few dozen array operations and one
 loop over zlib.crc32), below with struct, record by record. If the columns find a fault, the plain
 path words the error.
 """
@@ -62,7 +62,7 @@ from .record_check import (
     unserved_property,
 )
 
-FEW_RECORDS: Final = 64
+FEW_RECORDS: Final = 32
 MOST_WIDTH: Final = 4
 """Times their mean length that the longest properties may have to be searched as rows."""
 

@@ -19,7 +19,8 @@ one send in a failover counts as another attempt of the one before it, and no mo
 messages have to be there, one behind the other in their queue.
 
 Below the begin of the term nothing is missing from the index once the log is dispatched up to
-there: sends wait for that, as they would for their own confirmation.
+there: sends wait for that, as they would for their own confirmation. Those with WAIT=false, which
+wait for nothing else, wait for that too.
 """
 
 import asyncio

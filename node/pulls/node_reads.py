@@ -35,6 +35,7 @@ def node_reads(
         check=known.check_queue,
         dense=store.queue_table.get,
         ends=store.queues.ends_of,
+        end=lambda queue: store.queues.max_offset(queue) if queue >= 0 else 0,
         dispatched=DispatchWait(store).confirmed,
         on_slave=on_slave,
         limits=PullLimits(

@@ -7,7 +7,8 @@
 
 A consumer has one parked pull for each of its queues, and gets most messages one by one. A task, a
 thread and their turns would cost ten times as much as such a message. What is answered, when, and
-what is counted is as in QueueReads.read, whose rules these are.
+what is counted is as in QueueReads.read, whose rules these are. Who wants some tags only waits so
+too; a task looks at what has come then, and waits on if there is no such tag.
 """
 
 import asyncio
@@ -34,7 +35,8 @@ class Reads(Protocol):
         """How often all waits were ended."""
 
     def at_end(self, place: Place, queue: int) -> bool:
-        """Whether the queue of that number ends at that place."""
+        """Whether the queue of that number ends at that place. Raises for one that cannot be
+        read."""
 
     def number(self, place: Place) -> int:
         """Of its queue; UNKNOWN_QUEUE before the first message. Raises RequestRefusedError where
@@ -102,10 +104,15 @@ class ParkedReads:
         # in this turn of the loop: reput tells it what comes from now on, and the queue was looked
         # at before that
         self._polling.enter(parked, (queue,), deadline)
-        if not reads.at_end(place, queue):
+        try:
+            waits = reads.at_end(place, queue)
+        except BaseException:
             self._leave(parked)
-            return None
-        return parked
+            raise
+        if waits:
+            return parked
+        self._leave(parked)
+        return None
 
     def end(self, parked: ParkedRead[Made]) -> None:
         """Answer it with what there is, if it still waits: its client may be gone."""

@@ -126,9 +126,10 @@ class _Round(Generic[Made]):
 class QueueReads:
     """See the module. `check(topic, queue_id)` raises where there is no such queue to read;
     `dense(topic, queue_id)` is the queue's number in reput's notices, -1 before its first message;
-    `ends(numbers)` is where these queues end, no offset for one that cannot be read; `log_term()`
-    names the log (LogHistory.newest); `dispatched` waits a moment until what is confirmed now is in
-    the queues."""
+    `ends(numbers)` is where these queues end, no offset for one that cannot be read; `end(number)`
+    is the same of one, and raises if it cannot be read; `log_term()` names the log
+    (LogHistory.newest); `dispatched` waits a moment until what is confirmed now is in the
+    queues."""
 
     def __init__(
         self,
@@ -139,6 +140,7 @@ class QueueReads:
         check: Callable[[str, int], None],
         dense: Callable[[str, int], int],
         ends: Callable[[Sequence[int]], Sequence[int]],
+        end: Callable[[int], int] | None = None,
         dispatched: Callable[[], Awaitable[None]],
         on_slave: Callable[[], bool],
         limits: PullLimits,
@@ -154,6 +156,7 @@ class QueueReads:
         self._check = check
         self._dense = dense
         self._ends = ends
+        self._end = end or (lambda queue: ends((queue,))[0])
         self._dispatched = dispatched
         self._on_slave = on_slave
         self.limits = limits
@@ -217,7 +220,7 @@ class QueueReads:
         self, wanted: Wanted, caller: Caller, encode: Encode[Made], answered: Answered[Made]
     ) -> ParkedRead[Made] | None:
         """See ParkedReads. None for what `read` has to do."""
-        if len(wanted.places) != 1 or wanted.narrow or not wanted.max_messages:
+        if len(wanted.places) != 1 or wanted.filter:
             return None
         wait_ms = min(wanted.wait_ms, self.limits.max_wait_ms)
         return self._parked.park(wanted, wait_ms, caller, encode, answered)
@@ -234,7 +237,7 @@ class QueueReads:
 
     def at_end(self, place: Place, queue: int) -> bool:
         """See Reads of parked_reads.py."""
-        return self._ends((queue,))[0] == place.queue_offset
+        return self._end(queue) == place.queue_offset
 
     async def read(self, wanted: Wanted, caller: Caller, encode: Encode[Made]) -> Made:
         """What `encode` makes of the reading that answers `wanted`. Raises RequestRefusedError for

@@ -156,7 +156,9 @@ class FewRecords:
             return None
         if view is None:
             return None
-        return b"".join([view[at - first : at - first + size] for at, size, _ in units])
+        if size == sum([each for _, each, _ in units]):  # end to end: a topic that is alone
+            return bytes(view)
+        return b"".join([view[at - first : at - first + each] for at, each, _ in units])
 
     def _are_right(
         self, records: bytes, units: Sequence[_Unit], dense: int, queue_offset: int

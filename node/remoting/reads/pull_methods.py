@@ -169,7 +169,7 @@ class PullMethods:
         if self._leaves or self._reads.closed or not self._dispatch.is_caught_up():
             return False
         wants = self._wanted_of(asked)
-        if wants is not EVERYTHING:
+        if wants.condition:
             return False
         offset = asked.commit_offset
         if (

@@ -14,6 +14,7 @@ from tandemlog_server.node.access.caller import Caller
 from tandemlog_server.node.error_status import RequestRefusedError
 from tandemlog_server.node.remoting.door.remoting_call import RemotingCall, RemotingRefusedError
 from tandemlog_server.rocketmq.wire.remoting import Command
+from tandemlog_server.storage.errors import StoreBusyError
 from tandemlog_server.storage.reads.results import GetResult
 from tandemlog_server.storage.shares import Shares
 
@@ -160,5 +161,33 @@ async def test_who_needs_a_task_is_not_parked(parking: Parking) -> None:
     await parking.door.send(b"a")
     assert not parking.begin(1, oneway=True)
     assert not parking.begin(9)  # beyond the end
-    assert not parking.begin(1, subscription="a || b", sysFlag=PARK | 4)
+    flag = PARK | 4
+    assert not parking.begin(1, subscription="a > 1", expressionType="SQL92", sysFlag=flag)
+    assert parking.waiting == 0
+
+
+async def test_a_pull_for_a_tag_waits_until_there_is_one(parking: Parking) -> None:
+    await parking.door.send(b"a")
+    tasks = asyncio.all_tasks()
+    assert parking.begin(1, subscription="wanted || also", sysFlag=PARK | 4)
+    assert asyncio.all_tasks() == tasks
+    await parking.door.send(b"b", tags="wanted")
+    answer = await parking.answer()
+    assert [each.body for each in records_in(answer.body)] == [b"b"]
+    assert parking.waiting == 0
+
+
+async def test_a_damaged_queue_refuses_who_is_parked(parking: Parking) -> None:
+    await parking.door.send(b"a")
+    assert parking.begin(1)
+    store = parking.door.node.store
+    dense = store.queue_table.get("t", 0)
+    store.queues.mark_damaged(dense, "for the test")
+    parking.door.node.reads._long_polling.on_dispatch([dense])
+    await until(lambda: bool(parking.ends))
+    [(answer, problem)] = parking.ends
+    assert answer is None
+    assert isinstance(problem, StoreBusyError)
+    with pytest.raises(StoreBusyError):
+        parking.begin(1)
     assert parking.waiting == 0

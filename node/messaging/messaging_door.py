@@ -104,10 +104,7 @@ class MessagingDoor:
                         end.cancel()
                     given += 1
             finally:
-                if method.undelivered is not None and answered.made[given:]:
-                    made, call = answered.made[given:], answered.call
-                    with suppress(Exception):
-                        await asyncio.shield(method.undelivered(answered.request, made, call))
+                await _undelivered(method, answered, answered.made[given:])
 
         if method.streams:
             return grpc.stream_stream_rpc_method_handler(cast("Any", stream))
@@ -173,6 +170,7 @@ class MessagingDoor:
             raise
         except Exception as problem:  # a request never ends the node
             status = self._refused(caller, method.name, problem)
+            await _undelivered(method, answered, answered.made)
             answered.encoded = [method.answer(status=status).SerializeToString()]
             answered.made = ()
             self.counts.count(method.name, status.code)
@@ -250,6 +248,13 @@ class _Answered:
     request: Any = None
     encoded: Sequence[bytes] = ()
     made: Answers = ()
+
+
+async def _undelivered(method: Method, answered: _Answered, made: Answers) -> None:
+    """The client does not get these."""
+    if method.undelivered is not None and made:
+        with suppress(Exception):
+            await asyncio.shield(method.undelivered(answered.request, made, answered.call))
 
 
 def _result(method: Method, answered: _Answered) -> int:

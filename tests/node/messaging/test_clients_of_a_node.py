@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from fakes.inner_node import until
 from fakes.messaging_client import DOOR, MessagingClient, a_client, a_node
 from tandemlog.rocketmq_v2 import messaging_pb2 as v2
+from tandemlog_server.node.access.access_file import parse_access
 from tandemlog_server.node.messaging.renewed_leases import ALIVE_S, RenewedLeases, Who
 from tandemlog_server.node.node import Node
 from tandemlog_server.node.pulls.group_kind import MemberKind
@@ -244,6 +246,21 @@ async def test_another_identity_with_the_id_of_a_client_does_not_end_its_leases(
         )
         assert answer.status.code == v2.OK
         assert await client.receive("T", poll_s=2) == []
+
+
+async def test_rights_that_change_during_a_receive_leave_no_leases(guarded: Node) -> None:
+    keeper, address = guarded._door.keeper, guarded.endpoints.rocketmq_grpc
+    async with a_client(address, **signed("a-secret-of-orders")) as client:
+        assert (await client.send("T", b"0")).status.code == v2.OK
+        await client.ack(*await client.receive("T"))
+        waiting = asyncio.create_task(client.answers("T", poll_s=10, within_s=20.0))
+        await until(lambda: guarded.work.numbers().waiting)
+        keeper.replace_access(parse_access(ACCESS.replace('"G"', '"G", "I"'), "access.toml"))
+        assert (await client.send("T", b"1")).status.code == v2.OK
+        (answer,) = await waiting
+        assert answer.status.code == v2.INTERNAL_ERROR
+        assert "have changed" in answer.status.message
+        assert [each.body for each in await client.receive("T")] == [b"1"]
 
 
 @pytest.mark.parametrize("secret", ["", "another-secret"])

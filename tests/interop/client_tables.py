@@ -2,7 +2,8 @@
 
     PYTHONPATH=.:tests python -m interop.client_tables        writes them into the page (make docs)
 
-what works      scenarios.py, and other_clients.py: a column for each client and version
+what works      scenarios.py, other_clients.py and messaging_scenarios.py: a column for each client
+                and version
 what differs    meant_differences.py
 
 and docs/rocketmq-integration-tests.md, from integration_outcomes.py.
@@ -14,6 +15,8 @@ from typing import Final
 
 from interop.integration_outcomes import page
 from interop.meant_differences import MEANT
+from interop.messaging_clients import JAVA_CLIENT, NODE_VERSION, PYTHON_VERSION
+from interop.messaging_scenarios import OF_NODE, SCENES
 from interop.other_clients import CPP, GO
 from interop.scenarios import ONLY_5, SCENARIOS, VERSIONS, scenarios
 
@@ -55,7 +58,13 @@ TITLES: Final[Mapping[str, str]] = {
     "topics": "topics by the admin client",
     "groups": "groups and offsets by the admin client",
 }
-OTHERS: Final[Mapping[str, Mapping[str, object]]] = {"Go 2.1.2": GO, "C++ 0.4.4": CPP}
+OTHERS: Final[Mapping[str, Mapping[str, object]]] = {
+    "Go 2.1.2": GO,
+    "C++ 0.4.4": CPP,
+    f"5.x API: Java {JAVA_CLIENT}": SCENES,
+    f"5.x API: Python {PYTHON_VERSION}": SCENES,
+    f"5.x API: Node.js {NODE_VERSION}": OF_NODE,
+}
 
 
 def works() -> Iterator[str]:

@@ -10,18 +10,22 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tandemlog-interop"
-PYTHON_CLIENT = "rocketmq-python-client==5.1.2"
-NODE_CLIENT = "rocketmq-client-nodejs@1.0.8"
+PYTHON_VERSION, NODE_VERSION = "5.1.2", "1.0.8"
+PYTHON_CLIENT = f"rocketmq-python-client=={PYTHON_VERSION}"
+NODE_CLIENT = f"rocketmq-client-nodejs@{NODE_VERSION}"
+JAVA_CLIENT = "5.1.0"
 PROGRAMS = Path(__file__).parent / "messaging"
+
+Program: TypeAlias = Callable[..., "subprocess.Popen[str]"]
 
 
 @functools.cache
 def python_client() -> Path:
     """The Python that has the client."""
-    folder = CACHE / "python-5.1.2"
+    folder = CACHE / f"python-{PYTHON_VERSION}"
 
     def fetch() -> None:
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
@@ -35,7 +39,7 @@ def python_client() -> Path:
 @functools.cache
 def node_client() -> Path:
     """NODE_PATH of the client."""
-    folder = CACHE / "node-1.0.8"
+    folder = CACHE / f"node-{NODE_VERSION}"
 
     def fetch() -> None:
         folder.mkdir(exist_ok=True)
@@ -44,6 +48,20 @@ def node_client() -> Path:
 
     _once(folder, fetch)
     return folder / "node_modules"
+
+
+@functools.cache
+def java_client() -> Path:
+    """The folder with the jars of the client, and our program for it."""
+    folder = CACHE / f"java-{JAVA_CLIENT}"
+
+    def fetch() -> None:
+        command = ["mvn", "-q", "-B", f"-Dclient.version={JAVA_CLIENT}"]
+        command += ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+        subprocess.run(command, cwd=PROGRAMS, check=True, timeout=600, stdin=subprocess.DEVNULL)
+
+    _once(folder, fetch)
+    return folder
 
 
 def _once(folder: Path, fetch: Callable[[], None]) -> None:
@@ -74,6 +92,14 @@ def node_program(home: Path, *arguments: str) -> "subprocess.Popen[str]":
     command = ["node", str(PROGRAMS / "node_program.js"), *arguments]
     environment = {**os.environ, "HOME": str(home), "NODE_PATH": str(node_client())}
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=home, env=environment)
+
+
+def java_program(home: Path, *arguments: str) -> "subprocess.Popen[str]":
+    """As `python_program`. It is compiled as it starts."""
+    home.mkdir(exist_ok=True)
+    options = ["-XX:TieredStopAtLevel=1", f"-Duser.home={home}", "-cp", f"{java_client()}/*"]
+    command = ["java", *options, str(PROGRAMS / "JavaProgram.java"), *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=home)
 
 
 def seen_by(program: "subprocess.Popen[str]", timeout_s: float = 240) -> Any:

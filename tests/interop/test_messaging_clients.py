@@ -16,13 +16,16 @@ from fakes.messaging_client import DOOR
 from fakes.secured_node import settings
 from helpers.elected import Elected
 from helpers.running import Running, free_ports
-from interop.messaging_clients import node_program, python_program, seen_by
+from interop.messaging_clients import Program, java_program, node_program, python_program, seen_by
+from interop.messaging_scenarios import OF_NODE, SCENES, seen_of
 from tandemlog import Admin, WorkAdmin
 
 pytestmark = pytest.mark.interop
 
 TOPIC = "Scenes"
 LOAD_S = 40
+WITH_NODE = pytest.mark.skipif(shutil.which("npm") is None, reason="Node.js is not there")
+NODE = pytest.param(node_program, marks=WITH_NODE)
 SECRET = "a-secret-of-orders"
 ACCESS = f"""
 [[identity]]
@@ -46,7 +49,8 @@ def a_node(folder: Path) -> Iterator[tuple[str, str]]:
         yield f"127.0.0.1:{port}", running.master.endpoint
 
 
-def test_the_python_client(tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", [python_program, java_program, NODE])
+def test_a_client_of_all_scenarios(tmp_path: Path, program: Program) -> None:
     with a_node(tmp_path / "node") as (address, endpoint):
         with Admin(endpoint) as admin:
             admin.create_topic(TOPIC, 4)
@@ -54,13 +58,10 @@ def test_the_python_client(tmp_path: Path) -> None:
             work.set_policy("push", backoff=[1.0])
             work.set_policy("ordered", backoff=[1.0], ordered="queue")
             work.set_policy("buried", backoff=[1.0], ordered="queue", max_attempts=2)
-        seen = seen_by(python_program(tmp_path / "home", address, "scenes"))
-    fifo = [[f"fifo{number}", 1] for number in range(3)]
-    once = sorted([["check", 1], ["commit", 1], ["delay", 1], *fifo])
-    assert seen["simple"] == sorted([*once, ["normal", 1], ["normal", 2]])
-    assert seen["push"] == sorted([*once, ["normal", 1], ["normal", 2]])
-    assert seen["order"] == ["fifo0", "fifo1", "fifo1", "fifo1", "fifo2"]
-    assert seen["dead"] == [["fifo0", 1]]
+        seen = seen_by(program(tmp_path / "home", address, "scenes"))
+    expected = OF_NODE if program is node_program else SCENES
+    by_scenario = seen_of(seen)
+    assert {name: by_scenario[name] for name in expected} == expected
 
 
 async def test_the_python_client_by_tls(tmp_path: Path) -> None:
@@ -77,16 +78,9 @@ async def test_the_python_client_by_tls(tmp_path: Path) -> None:
     assert "Theirs" in refused
 
 
-@pytest.mark.skipif(shutil.which("npm") is None, reason="Node.js is not there")
-def test_the_node_client(tmp_path: Path) -> None:
-    with a_node(tmp_path / "node") as (address, _):
-        seen = seen_by(node_program(tmp_path / "home", address, TOPIC))
-    messages = ["delay", "fifo", "normal0", "normal1", "normal2"]
-    assert seen == {"received": messages, "pushed": messages}
-
-
 @pytest.mark.lane("elections")
-def test_the_python_client_while_the_master_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("client", [python_program, java_program])
+def test_a_client_while_the_master_is_killed(tmp_path: Path, client: Program) -> None:
     cluster = Elected(tmp_path / "nodes")
     ports = free_ports(len(cluster.nodes))
     for node, port in zip(cluster.nodes, ports, strict=True):
@@ -97,7 +91,7 @@ def test_the_python_client_while_the_master_is_killed(tmp_path: Path) -> None:
         with Admin(cluster.endpoints) as admin:
             admin.create_topic(TOPIC, 4)
         endpoints = ";".join(f"127.0.0.1:{port}" for port in ports)
-        program = python_program(tmp_path / "home", endpoints, "load", str(LOAD_S))
+        program = client(tmp_path / "home", endpoints, "load", str(LOAD_S))
         time.sleep(LOAD_S / 3)
         cluster.the_master().kill()
         seen = seen_by(program)

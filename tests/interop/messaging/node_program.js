@@ -1,48 +1,129 @@
 // What RocketMQ's Node.js client of the 5.x API does and sees: one line of JSON.
-// node node_program.js ENDPOINTS TOPIC; NODE_PATH has the client.
+// node node_program.js ENDPOINTS scenes | load SECONDS; NODE_PATH has the client.
 const { Producer, SimpleConsumer, PushConsumer, ConsumeResult } = require('rocketmq-client-nodejs');
 
 const quiet = { info() {}, warn() {}, error() {}, debug() {} };
-const [endpoints, topic] = process.argv.slice(2);
+const [endpoints, play, seconds] = process.argv.slice(2);
+const topic = 'Scenes';
 const options = { endpoints, namespace: '', sslEnabled: false, logger: quiet };
 const subscriptions = new Map([[topic, '*']]);
 
-async function main() {
-  const producer = new Producer({ ...options, topics: [topic] });
-  await producer.startup();
-  for (let number = 0; number < 3; number++) {
-    await producer.send({ topic, tag: 't', keys: ['k'], body: Buffer.from(`normal${number}`) });
-  }
-  await producer.send({ topic, messageGroup: 'g', body: Buffer.from('fifo') });
-  const later = new Date(Date.now() + 2000);
-  await producer.send({ topic, deliveryTimestamp: later, body: Buffer.from('delay') });
-  const simple = new SimpleConsumer({
-    ...options, consumerGroup: 'simple', subscriptions, awaitDuration: 3000,
+function message(body, more = {}) {
+  const properties = new Map([['colour', 'red']]);
+  return { topic, tag: 'tag', keys: ['key'], body: Buffer.from(body), properties, ...more };
+}
+
+const seenIn = (each) => [each.body.toString(), each.deliveryAttempt];
+const sorted = (rows) => rows.sort((a, b) => (String(a) < String(b) ? -1 : 1));
+
+// `again` is not acknowledged at first.
+async function receive(consumerGroup, from, count, again = '') {
+  const consumer = new SimpleConsumer({
+    ...options, consumerGroup, subscriptions: new Map([[from, '*']]), awaitDuration: 3000,
   });
-  await simple.startup();
-  const received = [];
+  await consumer.startup();
+  const seen = [];
   const end = Date.now() + 40000;
-  while (received.length < 5 && Date.now() < end) {
-    for (const each of await simple.receive(20)) {
-      received.push(each.body.toString());
-      await simple.ack(each);
+  while (seen.length < count && Date.now() < end) {
+    for (const each of await consumer.receive(32, 15000)) {
+      seen.push(seenIn(each));
+      if (each.body.toString() === again && each.deliveryAttempt === 1) {
+        await consumer.changeInvisibleDuration(each, 1000);
+      } else {
+        await consumer.ack(each);
+      }
     }
   }
-  await simple.shutdown();
-  const pushed = [];
+  await consumer.shutdown();
+  return sorted(seen);
+}
+
+// The message `fails` fails at its first deliveries.
+async function push(consumerGroup, count, fails, times) {
+  const seen = [];
   const consume = async (each) => {
-    pushed.push(each.body.toString());
+    seen.push(seenIn(each));
+    const tries = seen.filter(([body]) => body === fails).length;
+    const failed = each.body.toString() === fails && tries <= times;
+    return failed ? ConsumeResult.FAILURE : ConsumeResult.SUCCESS;
+  };
+  const consumer = new PushConsumer({
+    ...options, consumerGroup, subscriptions, messageListener: { consume },
+  });
+  await consumer.startup();
+  const end = Date.now() + 40000;
+  while (seen.length < count && Date.now() < end) await pause(100);
+  await consumer.shutdown();
+  return seen;
+}
+
+const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+
+async function scenes() {
+  const COMMIT = 1;
+  const checker = { check: async () => COMMIT };
+  const producer = new Producer({ ...options, topics: [topic], checker });
+  await producer.startup();
+  await producer.send(message('normal'));
+  for (let number = 0; number < 3; number++) {
+    await producer.send(message(`fifo${number}`, { messageGroup: 'g' }));
+  }
+  const now = Date.now();
+  await producer.send(message('delay', { deliveryTimestamp: new Date(now + 3000) }));
+  const later = await producer.send(
+    message('never', { deliveryTimestamp: new Date(now + 8000) }),
+  );
+  await producer.recallMessage(topic, later.recallHandle);
+  for (const what of ['commit', 'rollback', 'check']) {
+    const transaction = producer.beginTransaction();
+    await producer.send(message(what), transaction);
+    if (what === 'commit') await transaction.commit();
+    if (what === 'rollback') await transaction.rollback();
+  }
+  const simple = await receive('simple', topic, 8, 'normal');
+  const pushed = sorted(await push('push', 8, 'normal', 1));
+  const ordered = await push('ordered', 9, 'fifo1', 2);
+  const order = ordered.map(([body]) => body).filter((body) => body.startsWith('fifo'));
+  await push('buried', 9, 'fifo0', 99);
+  const dead = await receive('inspectors', '%DLQ%buried', 1);
+  await producer.shutdown();
+  return { simple, push: pushed, order, dead };
+}
+
+async function load() {
+  const acknowledged = [];
+  const failed = [];
+  const pushed = new Set();
+  const producer = new Producer({ ...options, topics: [topic] });
+  await producer.startup();
+  const consume = async (each) => {
+    pushed.add(each.body.toString());
     return ConsumeResult.SUCCESS;
   };
   const push = new PushConsumer({
-    ...options, consumerGroup: 'push', subscriptions, messageListener: { consume },
+    ...options, consumerGroup: 'load', subscriptions, messageListener: { consume },
   });
   await push.startup();
-  while (pushed.length < 5 && Date.now() < end) await new Promise((done) => setTimeout(done, 100));
+  const end = Date.now() + 1000 * seconds;
+  for (let number = 1; Date.now() < end; number++) {
+    try {
+      await producer.send({ topic, body: Buffer.from(`m${number}`) });
+      acknowledged.push(`m${number}`);
+    } catch (error) {
+      failed.push(String(error).slice(0, 200));
+    }
+    await pause(10);
+  }
+  const missing = () => acknowledged.filter((each) => !pushed.has(each));
+  while (missing().length && Date.now() < end + 60000) {
+    await pause(100);
+  }
   await push.shutdown();
   await producer.shutdown();
-  console.log(JSON.stringify({ received: received.sort(), pushed: pushed.sort() }));
-  process.exit(0);
+  return { acknowledged: acknowledged.length, failed, missing: missing() };
 }
 
-main();
+(play === 'scenes' ? scenes() : load()).then((seen) => {
+  console.log(JSON.stringify(seen));
+  process.exit(0);
+});

@@ -175,7 +175,9 @@ def secured(key: str, secret: str) -> dict[str, Any]:
     )
     consumer.startup()
     got: list[Any] = []
-    wait(lambda: bool(got.extend(consumer.receive(32, 15)) or got))
+    end = time.time() + 40
+    while not got and time.time() < end:
+        got += consumer.receive(32, 15)
     for each in got:
         consumer.ack(each)
     consumer.shutdown()

@@ -37,7 +37,7 @@ from ...pulls.known_queues import KnownQueues
 from ...pulls.read_turns import ReadTurns
 from ...roles.role import CurrentRole
 from ...services.group_service import GroupService
-from ..door.remoting_call import Method, RemotingCall
+from ..door.remoting_call import Ended, Method, RemotingCall
 from .group_commits import GroupCommits
 from .read_rights import RETRY, require_reads
 
@@ -77,7 +77,7 @@ class OffsetMethods:
         """By request code."""
         return {
             RequestCode.QUERY_CONSUMER_OFFSET: Method(self.offset),
-            RequestCode.UPDATE_CONSUMER_OFFSET: Method(self.commit),
+            RequestCode.UPDATE_CONSUMER_OFFSET: Method(self.commit, begin=self.begin_commit),
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: Method(self.search),
             RequestCode.GET_MAX_OFFSET: Method(self.end),
             RequestCode.GET_MIN_OFFSET: Method(self.begin),
@@ -104,14 +104,36 @@ class OffsetMethods:
         if offset is not None or not asked.zero:
             return offset
         await self._dispatch.ends_known()
-        first = await self._turns.run(caller, partial(self._first, asked.queue), room=_ROOM)
+        first = self._first_now(asked.queue)
+        if first is None:
+            first = await self._turns.run(caller, partial(self._first, asked.queue), room=_ROOM)
         if first.status in (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE):
             return 0  # where every start begins
         recent = first.status is GetStatus.FOUND and first.behind <= self._recent_bytes
         return 0 if recent and first.min_offset == 0 else None
 
+    def _first_now(self, queue: QueueRequest) -> GetResult | None:
+        """The same if it needs no thread: a consumer that starts asks for each of its queues."""
+        reader, topic, queue_id = self._store.reader, queue.topic, queue.queue_id
+        found = reader.get_in_memory(topic, queue_id, 0, 1, 1)
+        return found if found is not None else reader.get_nothing(topic, queue_id, 0)
+
     def _first(self, queue: QueueRequest) -> GetResult:
         return self._store.reader.get(queue.topic, queue.queue_id, 0, 1, 1)
+
+    def begin_commit(self, call: RemotingCall, ended: Ended) -> bool:
+        """See Method: what only moves an offset on, of a client that waits for no answer."""
+        if not call.request.is_oneway:
+            return False
+        asked = read_commit(call.request.fields)
+        queue = asked.queue
+        require_reads(call.caller, asked.group, queue.topic)
+        if not self._commits.commit_now(
+            asked.group, queue.topic, queue.queue_id, asked.queue_offset, call.caller
+        ):
+            return False
+        ended(call, None, None)
+        return True
 
     async def commit(self, call: RemotingCall) -> Command | None:
         """Mostly without an answer. Raises RequestRefusedError."""

@@ -11,6 +11,8 @@ from fakes.remoting_calls import call_of
 from tandemlog.format.calls import JOIN
 from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.node.error_status import RequestRefusedError
+from tandemlog_server.node.remoting.door.remoting_call import RemotingCall
+from tandemlog_server.rocketmq.wire.remoting import Command
 
 QUERY, COMMIT, SEARCH, END, BEGIN, EARLIEST = 14, 15, 29, 30, 31, 32
 
@@ -165,3 +167,44 @@ async def test_a_node_that_does_not_lead_states_nothing(
     for code in (QUERY, END):
         with pytest.raises(RequestRefusedError):
             await offset(door, code)
+
+
+# ---- without a task, and without a thread
+
+
+async def test_an_offset_that_only_moves_on_needs_no_task(door: ReadingNode) -> None:
+    await door.send(b"a", b"b", b"c")
+    ends: list[tuple[Command | None, Exception | None]] = []
+
+    def ended(call: RemotingCall, response: Command | None, problem: Exception | None) -> None:
+        ends.append((response, problem))
+
+    def begin(value: int, *, oneway: bool = True) -> bool:
+        call = call_of(
+            COMMIT, oneway=oneway, consumerGroup="g", topic="t", queueId=0, commitOffset=value
+        )
+        return door.read.offsets.begin_commit(call, ended)
+
+    assert not begin(1)  # the group's first offset is more than a move
+    await commit(door, 1)
+    assert begin(2)
+    assert ends == [(None, None)]
+    assert await offset(door) == "2"
+    for value, oneway in ((1, True), (9, True), (3, False)):  # back, beyond the end, answered
+        assert not begin(value, oneway=oneway)
+    assert await offset(door) == "2"
+    assert len(ends) == 1
+
+
+async def test_a_consumer_that_starts_needs_no_thread(
+    door: ReadingNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no_thread(*_: object, **__: object) -> None:
+        raise AssertionError("a thread reads")
+
+    await door.send(b"a", b"b")
+    monkeypatch.setattr(door.node._turns, "run", no_thread)
+    assert await offset(door) == "0"
+    assert await offset(door, queue=3) == "0"
+    monkeypatch.setattr(door.read.offsets, "_recent_bytes", 1)
+    assert await offset(door) == "none"

@@ -34,6 +34,8 @@ CROWDED_INTERVAL_S = 0.1
 MANY_PART = 4
 """Connections above this part of what is allowed are many."""
 STRANGER_IDLE_S = 15.0
+FILES_FOR_S = 5.0
+"""A connection that has the number of a file that was closed meanwhile is found so much later."""
 _FOLDER = "/proc/self/fd"
 OPTIONS = (
     # two servers on one port would share its connections without a word
@@ -108,7 +110,7 @@ class ConnectionCensus:
 
     def __init__(self, keeper: CallsOfConnections, port: int, limit: int) -> None:
         self._keeper = keeper
-        self._port = port
+        self._own = Descriptors(port)
         self._limit = limit
         self._since: dict[str, float] = {}
         self.closed_total = 0
@@ -122,8 +124,8 @@ class ConnectionCensus:
     async def close_superfluous(self) -> bool:
         """Look once; whether there are many."""
         many = self._limit // MANY_PART
-        connections = await asyncio.to_thread(accepted, self._port, many)
         now = asyncio.get_running_loop().time()
+        connections = await asyncio.to_thread(self._own.accepted, now, many)
         descriptors = {each.peer: each.descriptor for each in connections}
         self._since = {peer: self._since.get(peer, now) for peer in descriptors}
         closed = superfluous(
@@ -141,27 +143,43 @@ class ConnectionCensus:
         return len(connections) > many
 
 
-def accepted(port: int, unless_below: int = 0) -> list[Connection]:
-    """The connections to `port` of this process; none if it has fewer than `unless_below`
-    descriptors."""
-    names = os.listdir(_FOLDER)
-    if len(names) < unless_below:
-        return []
-    connections = []
-    for name in names:
-        descriptor = int(name)
-        with suppress(OSError):
-            if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-                continue
-            # which is looked at and never closed: it is gRPC's
-            looked_at = socket.socket(fileno=descriptor)
-            try:
-                peer = _peer(looked_at, port)
-            finally:
-                looked_at.detach()
-            if peer:
-                connections.append(Connection(peer, descriptor))
-    return connections
+class Descriptors:
+    """Those of this process, and which of them are connections to `port`. A store has a descriptor
+    for each of thousands of files: their numbers are kept for FILES_FOR_S, and not looked at
+    meanwhile."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._files: set[str] = set()
+        self._known_since = float("-inf")
+
+    def accepted(self, now: float, unless_below: int = 0) -> list[Connection]:
+        """The connections; none if there are fewer than `unless_below` descriptors that are not
+        known to be files. `now` in monotonic seconds."""
+        names = set(os.listdir(_FOLDER))
+        if now - self._known_since >= FILES_FOR_S:
+            self._known_since = now
+            self._files.clear()
+        self._files &= names
+        names -= self._files
+        if len(names) < unless_below:
+            return []
+        connections = []
+        for name in names:
+            descriptor = int(name)
+            with suppress(OSError):
+                if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                    self._files.add(name)
+                    continue
+                # which is looked at and never closed: it is gRPC's
+                looked_at = socket.socket(fileno=descriptor)
+                try:
+                    peer = _peer(looked_at, self._port)
+                finally:
+                    looked_at.detach()
+                if peer:
+                    connections.append(Connection(peer, descriptor))
+        return connections
 
 
 def shut_down(connections: Sequence[Connection]) -> None:

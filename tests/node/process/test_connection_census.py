@@ -2,10 +2,19 @@
 
 import asyncio
 import contextlib
+import os
 import socket
+from pathlib import Path
+
+import pytest
 
 from tandemlog_server.node.access.doorkeeper import open_to_all
-from tandemlog_server.node.process.connection_census import ConnectionCensus, superfluous
+from tandemlog_server.node.process.connection_census import (
+    FILES_FOR_S,
+    ConnectionCensus,
+    Descriptors,
+    superfluous,
+)
 
 
 def peers(host: str, count: int, first: int = 1) -> list[str]:
@@ -77,3 +86,50 @@ async def test_sockets_of_this_process_are_found_and_shut_down() -> None:
             with contextlib.suppress(BlockingIOError):
                 closed += each.recv(1) == b""
         assert closed == 25
+
+
+def test_files_are_looked_at_once_in_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[int] = []
+    status = os.fstat
+
+    def fstat(descriptor: int) -> os.stat_result:
+        looked_at.append(descriptor)
+        return status(descriptor)
+
+    with (tmp_path / "file").open("wb") as file, socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        own = Descriptors(port)
+        assert own.accepted(0.0) == []
+        monkeypatch.setattr(os, "fstat", fstat)
+        own.accepted(FILES_FOR_S - 1)
+        assert file.fileno() not in looked_at
+        assert listener.fileno() in looked_at
+        # no more than the sockets count against the bound
+        looked_at.clear()
+        assert own.accepted(FILES_FOR_S - 1, len(os.listdir("/proc/self/fd"))) == []
+        assert not looked_at
+        own.accepted(FILES_FOR_S)
+        assert file.fileno() in looked_at
+
+
+def test_a_connection_with_the_number_of_a_closed_file_is_found(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        own = Descriptors(port)
+        with (
+            socket.create_connection(("127.0.0.1", port)),
+            listener.accept()[0] as connection,
+            (tmp_path / "file").open("wb") as file,
+        ):
+            number = file.fileno()
+            assert [each.descriptor for each in own.accepted(0.0)] == [connection.fileno()]
+            file.close()
+            os.dup2(connection.fileno(), number)
+            try:
+                assert len(own.accepted(1.0)) == 1
+                found = own.accepted(FILES_FOR_S)
+            finally:
+                os.close(number)
+            assert {each.descriptor for each in found} == {number, connection.fileno()}

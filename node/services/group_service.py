@@ -81,10 +81,15 @@ class GroupService:
         return description
 
     async def commit(
-        self, request: broker_pb2.CommitOffsetsRequest, caller: Caller
+        self,
+        request: broker_pb2.CommitOffsetsRequest,
+        caller: Caller,
+        *,
+        of_clients: bool = False,
     ) -> broker_pb2.CommitOffsetsResponse:
+        """`of_clients`: members of RocketMQ's clients commit what they have read."""
         self._coordinator.lead("commit consumer offsets on", request.group)
-        if request.without_members:
+        if request.without_members and not of_clients:
             self._coordinator.kinds.require_none(MemberKind.CLASSIC, request.group, COMMIT_OVER)
         response, rows = await self._turns.run(
             caller,

@@ -119,5 +119,5 @@ class GroupCommits:
         request = broker_pb2.CommitOffsetsRequest(group=batch.group, without_members=True)
         for (topic, queue_id), queue_offset in batch.rows.items():
             request.offsets.add(topic=topic, queue_id=queue_id, queue_offset=queue_offset)
-        response = await self._members.commit(request, batch.caller)
+        response = await self._members.commit(request, batch.caller, of_clients=True)
         return {(each.topic, each.queue_id): response.error for each in response.refused}

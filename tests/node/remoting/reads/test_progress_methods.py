@@ -24,7 +24,7 @@ from tandemlog_server.rocketmq.wire.remoting import Command
 from tandemlog_server.storage.metadata.topics import TopicConfig
 
 STATS, RESET, RESET_CLIENT = 208, 222, 220
-UNREGISTER, UPDATE, DELETE = 35, 200, 207
+COMMIT, UNREGISTER, UPDATE, DELETE = 15, 35, 200, 207
 NO_TOPIC, NO_GROUP = 17, 26
 
 
@@ -137,6 +137,16 @@ async def test_a_group_with_members_is_not_reset_where_none_is_told(popper: Popp
         await popper.ask(UNREGISTER, clientID="c1", consumerGroup=GROUP)
         await admin.reset_offsets(GROUP, to=EARLIEST)
     assert popper.node.store.consumer_offsets.of_pair(TOPIC, GROUP)[0] == 0
+
+
+async def test_members_commit_what_they_have_read(popper: Popper) -> None:
+    await popper.put(b"a", b"b")
+    await popper.heartbeat()
+    for offset in (2, 1):
+        place = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0, "commitOffset": offset}
+        answer = await popper.ask(COMMIT, **place)
+        assert answer.code == 0, answer.remark
+        assert popper.node.store.consumer_offsets.of_pair(TOPIC, GROUP) == {0: offset}
 
 
 async def test_a_group_with_members_is_not_deleted(popper: Popper) -> None:

@@ -6,6 +6,8 @@ that. A push consumer polls every entry of the route: each is a way to all messa
 leads to a frozen node does not stop the others.
 """
 
+from typing import Final
+
 from tandemlog.format.words import quoted
 from tandemlog.rocketmq_v2 import messaging_pb2 as v2
 from tandemlog_server.rocketmq.clients.broker_topics import AUTO_CREATED
@@ -19,6 +21,10 @@ from ..access.identities import Right
 from ..remoting.cluster.cluster_nodes import ClusterNodes
 from ..remoting.cluster.topic_creation import TopicCreation
 from .messaging_call import Answers, MessagingCall, Method
+
+LANGUAGE: Final = "x-mq-language"
+OF_NODE_JS: Final = "HTTP"
+"""What the client for Node.js says. It takes the addresses of an entry for one host's name."""
 
 
 class RouteMethods:
@@ -65,7 +71,11 @@ class RouteMethods:
         call.caller.require_see((name,))
         nodes = self._nodes.nodes()
         reached = [each.address for each in nodes if each.up and each.address]
-        entries = entries_of(reached or [self._nodes.address], call.client_id)
+        entries = entries_of(
+            reached or [self._nodes.address],
+            call.client_id,
+            alone=dict(call.metadata).get(LANGUAGE) == OF_NODE_JS,
+        )
         return queues_of(self._topic(name), resource, self._nodes.names.broker, entries)
 
     def _topic(self, name: str) -> TopicConfig:

@@ -52,16 +52,18 @@ def node_at(address: str) -> Node:
     return Node(host, int(port), kind)
 
 
-def entries_of(addresses: Sequence[str], client_id: str = "") -> list[v2.Endpoints]:
+def entries_of(
+    addresses: Sequence[str], client_id: str = "", *, alone: bool = False
+) -> list[v2.Endpoints]:
     """The entries of a route over the nodes at these host:port, in their order but for where they
-    begin."""
+    begin; `alone`: of one address each, for a client that cannot connect to two."""
     nodes = [node_at(each) for each in addresses]
     count = len(nodes)
     entries = []
     for index, node in enumerate(nodes):
         near = [node]
         following = nodes[(index + 1) % count]
-        both = node.scheme == following.scheme != v2.DOMAIN_NAME
+        both = not alone and node.scheme == following.scheme != v2.DOMAIN_NAME
         # of two nodes the second entry would have the same two
         if both and following is not node and not (count == 2 and index == 1):
             near.append(following)

@@ -18,6 +18,7 @@ def test_entries_are_rotating_pairs() -> None:
     assert sorted(hosts(entries_of([a]))) == [[a]]
     assert sorted(hosts(entries_of([a, b]))) == [[a, b], [b]]
     assert sorted(hosts(entries_of([a, b, c]))) == [[a, b], [b, c], [c, a]]
+    assert sorted(hosts(entries_of([a, b, c], alone=True))) == [[a], [b], [c]]
 
 
 @given(st.integers(1, 12), st.text(max_size=20))

@@ -68,7 +68,10 @@ MEANT = (
         "comes at once, and the question for the members of a group without any is answered.",
         (("groups", "/members of none"),),
     ),
-    Meant("A deleted group is not listed; a broker lists it.", (("groups", "/deleted"),)),
+    Meant(
+        "A group is not deleted with its offsets (`deleteSubGroup -r true`) while it has members; "
+        "with a broker their next commits bring both back.",
+    ),
     Meant(
         "A popped message that comes again stays in its queue; a broker copies it into "
         "`%RETRY%group_topic`, where it has another queue and offset. What the consumer sees of it "

@@ -1,4 +1,8 @@
-"""Queries of clients and of mqadmin: requests 12 (by key) and 33 (by position in the log)."""
+"""Queries of clients and of mqadmin: requests 12 (by key) and 33 (by position in the log).
+
+`lastKey` of request 12 is not read: a broker 5.5 gives it to an index in RocksDB alone, and its
+index files, which are those of a node, answer without it.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

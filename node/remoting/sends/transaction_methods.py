@@ -58,7 +58,9 @@ class _Found(NamedTuple):
 
 
 class NamedHalves:
-    """The places of the last halves that clients have named. Pure."""
+    """The places of the last halves that clients have named. Pure. It is the memory of one master:
+    after a failover, a program that has sent one Message object in two transactions within
+    SAME_SEND_MS, and decided neither before, has the first one rolled back by the second."""
 
     def __init__(self, kept: int = NAMED_KEPT) -> None:
         self._kept = kept

@@ -93,7 +93,7 @@ class Node:
         world = self.world
         if self.master is None:
             return [
-                _row(each, NO_MASTER if each in world.leases else UNREACHABLE, each in world.leases)
+                row(each, NO_MASTER if each in world.leases else UNREACHABLE, each in world.leases)
                 for each in NAMES
             ]
         if self.leads:
@@ -105,24 +105,24 @@ class Node:
                 role=common_pb2.MASTER,
                 state=UNREACHABLE,
             )
-            return [master, _row(self.name, CATCHING_UP)]
+            return [master, row(self.name, CATCHING_UP)]
         rows = list(world.frames[self.master])
         if self.lost:
             rows = [each for each in rows if each.role != common_pb2.MASTER]
-            rows.append(_row(self.master, UNREACHABLE, master=True))
+            rows.append(row(self.master, UNREACHABLE, master=True))
         return rows
 
     def masters_rows(self) -> list[common_pb2.NodeStatus]:
-        rows = [_row(self.name, "running", master=True)]
+        rows = [row(self.name, "running", master=True)]
         for each in NAMES:
             if each != self.name:
                 met = each in self.met
                 state = (IN_SYNC if self.met[each] else CATCHING_UP) if met else UNREACHABLE
-                rows.append(_row(each, state, met))
+                rows.append(row(each, state, met))
         return rows
 
 
-def _row(
+def row(
     name: str, state: str, known: bool = True, *, master: bool = False
 ) -> common_pb2.NodeStatus:
     return common_pb2.NodeStatus(

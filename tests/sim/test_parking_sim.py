@@ -1,0 +1,49 @@
+"""Sends and pulls of RocketMQ's clients while masters are lost, and what the checker must notice.
+
+`PARKING_SEEDS=1000-1400` plays other runs than the fixed ones.
+"""
+
+import os
+from collections import Counter
+from unittest.mock import patch
+
+import pytest
+
+from sim.parking_mutations import MUTATIONS
+from sim.parking_world import BrokenPromiseError, play
+
+pytestmark = pytest.mark.sim
+
+FIXED = range(8)
+ENOUGH = 40
+"""Runs in which a mutation must show itself."""
+
+
+def seeds() -> range:
+    first, dash, last = os.environ.get("PARKING_SEEDS", "").partition("-")
+    return range(int(first), int(last)) if dash else FIXED
+
+
+def test_sends_are_stored_once_and_what_waits_is_answered() -> None:
+    seen = sum((play(seed).seen for seed in seeds()), start=Counter[str]())
+    assert seen["acknowledged"] > 500
+    assert seen["elected"] > 40
+    for each in ("kill", "freeze", "part", "stop", "give up", "cut", "parked sends",
+                 "parked requests", "truncated", "handed on", "repeated", "found"):  # fmt: skip
+        assert seen[each], each
+
+
+def test_a_run_repeats() -> None:
+    assert play(3).log == play(3).log
+
+
+@pytest.mark.parametrize("rule", MUTATIONS)
+def test_a_rule_that_is_off_is_noticed(rule: str) -> None:
+    mutation = MUTATIONS[rule]
+    with patch.object(mutation.target, mutation.name, mutation.instead):
+        for seed in range(ENOUGH):
+            try:
+                play(seed)
+            except BrokenPromiseError:
+                return
+    pytest.fail(f"{ENOUGH} runs did not notice: {rule}")

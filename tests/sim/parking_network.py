@@ -220,6 +220,8 @@ class Network:
         self.clock, self.chance = clock, chance
         self.processes: dict[str, Process] = {}
         self.slow = 0.0
+        self.problem: Exception | None = None
+        """What a check has found, wherever it was raised."""
         self._apart: set[frozenset[str]] = set()
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
@@ -292,3 +294,5 @@ class Network:
                 if due and process.up and not process.frozen:
                     loop.run_ready()
                     busy = True
+                if self.problem is not None:
+                    raise self.problem

@@ -163,7 +163,9 @@ class World:
 
     def fail(self, problem: str) -> None:
         recent = "\n".join(self.log[-30:])
-        raise BrokenPromiseError(f"at {self.now - self.began:.3f}: {problem}\n{recent}")
+        broken = BrokenPromiseError(f"at {self.now - self.began:.3f}: {problem}\n{recent}")
+        self.network.problem = self.network.problem or broken
+        raise broken
 
     def run_on(self, node: Node, work: Callable[..., object], *arguments: object) -> None:
         """In the loop of the node, if it still is that process."""

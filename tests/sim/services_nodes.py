@@ -80,6 +80,7 @@ class ServicesNodes(StoreWorld):
             self.note(f"{old.name} stands still, and was master")
             self.count("sleepers")
             old.files = old.files.copy(old.clock)  # the process keeps its own until it ends
+            self.stop(old)  # and closes nothing: a death at its own files would be nobody's
         super().lead(node)
 
     def end_sleeper(self) -> None:

@@ -94,6 +94,7 @@ class Checks:
             self._check_read(node, response.body)
         elif call.request.code in SENDS and node.leads:
             self._check_stored(node, call.request, int(response.fields["msgId"][-16:], 16))
+            self.world.at_an_answer(node)
 
     def _check_read(self, node: "Node", body: bytes) -> None:
         at, confirmed = 0, node.store.confirmed.value

@@ -1,10 +1,10 @@
-"""Rules of parking, forwarding and second attempts, each switched off: the simulation must notice.
+"""Rules of parking and forwarding, each switched off: the simulation must notice.
 
-A mutation is a patch of one method or number, by its name. Without one is that a master that was
-replaced is not waited for longer than its grace: a client's own patience ends before it shows here.
+A mutation is a patch of one method or number, by its name. Some rules have none: the unit tests of
+second attempts, of sends that a master keeps, and of a planned stop hold theirs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -16,13 +16,7 @@ from tandemlog_server.node.puts.joint_put import JointPut
 from tandemlog_server.node.remoting.cluster import forwarding
 from tandemlog_server.node.remoting.cluster.forwarding import Forwarder, ForwardingLimits
 from tandemlog_server.node.remoting.door.remoting_call import RemotingCall
-from tandemlog_server.node.remoting.reads.pull_methods import PullMethods
-from tandemlog_server.node.remoting.sends import second_attempts
-from tandemlog_server.node.remoting.sends.joint_sends import JointSends
-from tandemlog_server.node.remoting.sends.open_send import OpenSend
 from tandemlog_server.node.remoting.sends.repeated_sends import RepeatedSends
-from tandemlog_server.node.remoting.sends.second_attempts import SecondAttempts, Sent
-from tandemlog_server.rocketmq.clients.send_requests import SendRequest
 from tandemlog_server.rocketmq.wire.remoting import Command
 from tandemlog_server.storage.dispatch.reput import ReputService
 
@@ -47,23 +41,9 @@ async def _finds_nothing(self: RepeatedSends, request: Command) -> Command | Non
 async def _does_not_wait(self: RepeatedSends, epoch: int) -> None: ...
 
 
-async def _does_not_wait_for_dispatch(self: SecondAttempts, left_s: float) -> None: ...
-
-
-async def _finds_no_attempt(
-    self: SecondAttempts, request: SendRequest, messages: Sequence[Sent], received_at: float
-) -> Sequence[Any]:
-    return ()
-
-
 def _refuses_nothing(self: Forwarder, holder: str, size: int) -> None:
     self._requests.take(holder)
     self._bytes.take(holder, size)
-
-
-def _refuses_all_that_waits(self: JointSends, sends: Any, reason: Any) -> None:
-    for send in sends:
-        send.refuse(reason)
 
 
 def _acknowledges_at_once(self: JointPut, waiters: ConfirmWaiters) -> bool:
@@ -78,13 +58,6 @@ def _acknowledges_what_is_fenced(self: JointPut, outcome: Outcome, failure: Any)
 
 def _dispatches_what_is_written(self: ReputService, limit: int | None = None) -> int:
     return _run_once(self, cast("Any", self._source.log).wrote.value)
-
-
-def _is_always_wanted(self: OpenSend) -> bool:
-    return self._ended is None
-
-
-def _stops_without_an_answer(self: PullMethods) -> None: ...
 
 
 def _hands_nothing_on(self: Forwarder, call: RemotingCall, *more: Any) -> Any:
@@ -105,22 +78,11 @@ MUTATIONS: Mapping[str, Mutation] = {
         parking_node, "ForwardingLimits", partial(ForwardingLimits, park_s=60.0)
     ),
     "requests for the master are bounded": Mutation(Forwarder, "_take", _refuses_nothing),
-    "a master keeps what it cannot take yet": Mutation(
-        JointSends, "_park", _refuses_all_that_waits
-    ),
-    "a master keeps it no longer than its time": Mutation(
-        parking_node, "JointSends", partial(JointSends, park_s=60.0)
-    ),
     "a request that may have been done is marked": Mutation(forwarding, "REPEATED", 0),
     "the first copy of a marked request is looked for": Mutation(
         RepeatedSends, "answer", _finds_nothing
     ),
     "the log is known to its end before": Mutation(RepeatedSends, "_all_known", _does_not_wait),
-    "the first attempt is looked for": Mutation(SecondAttempts, "first_copies", _finds_no_attempt),
-    "the log of the last term is dispatched before": Mutation(
-        SecondAttempts, "_wait_dispatched", _does_not_wait_for_dispatch
-    ),
-    "it is looked for as long as clients try": Mutation(second_attempts, "WINDOW_S", 0.02),
     "what is not confirmed is not acknowledged": Mutation(
         JointPut, "stored", _acknowledges_at_once
     ),
@@ -129,8 +91,5 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "what is not confirmed is not read": Mutation(
         ReputService, "run_once", _dispatches_what_is_written
-    ),
-    "parked pulls are answered at a planned stop": Mutation(
-        PullMethods, "on_stop", _stops_without_an_answer
     ),
 }

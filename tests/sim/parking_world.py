@@ -130,6 +130,7 @@ class World:
         self.faulty, self.sending = True, True
         self.quiet_since: float | None = None
         self.gone = ""
+        self.armed: dict[Node, Callable[[], None]] = {}
         self.began = self.now
         self.min_in_sync = self.chance.choice((1, 2, 2))
         self.parked_most = self.chance.choice((3, 16_384, 16_384))
@@ -255,6 +256,17 @@ class World:
         self.say(f"{name} is joined")
         self.network.join(name, list(self.network.processes))
 
+    def at_an_answer(self, node: Node) -> None:
+        """The node has stored a send, and its answer is on its way: what was to come comes now."""
+        if (work := self.armed.pop(node, None)) is not None:
+            self.network.after(self.chance.choice((0.0, 0.001)), partial(self._strike, node, work))
+        elif self.faulty and self.chance.random() < 0.03:
+            self.network.after(0.0, self.cut)
+
+    def _strike(self, node: Node, work: Callable[[], None]) -> None:
+        if node.up and not node.frozen:
+            work()
+
     def cut(self) -> None:
         """A connection, in the middle of an answer if there is one."""
         ends = [end for node in self.nodes.values() if node.up for end in node.ends]
@@ -286,7 +298,10 @@ class World:
             self.seen[what] += 1
             work = {"kill": self.kill, "freeze": self.freeze, "part": self.part,
                     "stop": self.stop, "give up": self.give_up}  # fmt: skip
-            work[what](node)
+            if node.leads and what in ("kill", "freeze", "part") and self.chance.random() < 0.7:
+                self.armed[node] = partial(work[what], node)
+            else:
+                work[what](node)
         if self.chance.random() < 0.2:
             self.network.slow = self.chance.choice((0.0, 0.01, 0.05))
         self.network.after(self.chance.uniform(0.1, 4.0), self.misfortune)
@@ -335,6 +350,7 @@ class World:
     def heal(self) -> None:
         self.say("all is well")
         self.faulty, self.network.slow = False, 0.0
+        self.armed.clear()
         for node in self.nodes.values():
             self.thaw(node)
             self._join(node.host)

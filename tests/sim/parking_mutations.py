@@ -13,6 +13,7 @@ from sim import parking_node
 from tandemlog.v1 import broker_pb2
 from tandemlog_server.node.puts.confirm_waiters import ConfirmWaiters, Outcome
 from tandemlog_server.node.puts.joint_put import JointPut
+from tandemlog_server.node.puts.stored_copies import StoredCopies
 from tandemlog_server.node.remoting.cluster import forwarding
 from tandemlog_server.node.remoting.cluster.forwarding import Forwarder, ForwardingLimits
 from tandemlog_server.node.remoting.door.remoting_call import RemotingCall
@@ -38,7 +39,7 @@ async def _finds_nothing(self: RepeatedSends, request: Command) -> Command | Non
     return None
 
 
-async def _does_not_wait(self: RepeatedSends, epoch: int) -> None: ...
+async def _does_not_wait(self: StoredCopies, epoch: int) -> None: ...
 
 
 def _refuses_nothing(self: Forwarder, holder: str, size: int) -> None:
@@ -82,7 +83,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     "the first copy of a marked request is looked for": Mutation(
         RepeatedSends, "answer", _finds_nothing
     ),
-    "the log is known to its end before": Mutation(RepeatedSends, "_all_known", _does_not_wait),
+    "the log is known to its end before": Mutation(StoredCopies, "_all_known", _does_not_wait),
     "what is not confirmed is not acknowledged": Mutation(
         JointPut, "stored", _acknowledges_at_once
     ),

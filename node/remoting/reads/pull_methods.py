@@ -175,7 +175,7 @@ class PullMethods:
         if (
             offset is not None
             and self._readers.leads()
-            and not self._commits.commit_now(
+            and not self._commits.commit_unheard(
                 asked.group, asked.topic, asked.queue_id, offset, call.caller
             )
         ):
@@ -214,8 +214,11 @@ class PullMethods:
     async def _commit(self, asked: PullRequest, offset: int, caller: Caller) -> None:
         """The offset that comes with a pull. The pull is served if it is refused: its client says
         the same by request 15, where it is answered."""
+        queue = asked.group, asked.topic, asked.queue_id
+        if self._commits.commit_unheard(*queue, offset, caller):
+            return
         try:
-            await self._commits.commit(asked.group, asked.topic, asked.queue_id, offset, caller)
+            await self._commits.commit(*queue, offset, caller)
         except RequestRefusedError as problem:
             logger.info(
                 "an offset that came with a pull is not committed: group=%s peer=%s reason=%s",

@@ -1,15 +1,17 @@
 """Rules of parking and forwarding, each switched off: the simulation must notice.
 
 A mutation is a patch of one method or number, by its name. Some rules have none: the unit tests of
-second attempts, of sends that a master keeps, and of a planned stop hold theirs.
+sends that a master keeps, and of a planned stop hold theirs. A second attempt at a send that the
+master before has stored is rare, so that rule names the runs that have one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
 from sim import parking_node
+from tandemlog.format.record.record import Record
 from tandemlog.v1 import broker_pb2
 from tandemlog_server.node.puts.confirm_waiters import ConfirmWaiters, Outcome
 from tandemlog_server.node.puts.joint_put import JointPut
@@ -18,17 +20,21 @@ from tandemlog_server.node.remoting.cluster import forwarding
 from tandemlog_server.node.remoting.cluster.forwarding import Forwarder, ForwardingLimits
 from tandemlog_server.node.remoting.door.remoting_call import RemotingCall
 from tandemlog_server.node.remoting.sends.repeated_sends import RepeatedSends
+from tandemlog_server.node.remoting.sends.second_attempts import SecondAttempts
 from tandemlog_server.rocketmq.wire.remoting import Command
 from tandemlog_server.storage.dispatch.reput import ReputService
+
+ENOUGH = range(40)
 
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """What is replaced, by what."""
+    """What is replaced, by what, and the runs of which one must notice."""
 
     target: object
     name: str
     instead: Any
+    seeds: Sequence[int] = ENOUGH
 
 
 async def _parks_nothing(self: Forwarder, until: float) -> bool:
@@ -37,6 +43,10 @@ async def _parks_nothing(self: Forwarder, until: float) -> bool:
 
 async def _finds_nothing(self: RepeatedSends, request: Command) -> Command | None:
     return None
+
+
+async def _looks_for_no_copy(*_: object) -> Sequence[Record]:
+    return ()
 
 
 async def _does_not_wait(self: StoredCopies, epoch: int) -> None: ...
@@ -84,6 +94,9 @@ MUTATIONS: Mapping[str, Mutation] = {
         RepeatedSends, "answer", _finds_nothing
     ),
     "the log is known to its end before": Mutation(StoredCopies, "_all_known", _does_not_wait),
+    "the first copy of a second attempt is looked for": Mutation(
+        SecondAttempts, "first_copies", _looks_for_no_copy, seeds=(216, 228)
+    ),
     "what is not confirmed is not acknowledged": Mutation(
         JointPut, "stored", _acknowledges_at_once
     ),

@@ -21,7 +21,7 @@ from functools import partial
 from random import Random
 
 from sim.parking_checks import Checks
-from sim.parking_clients import REST_S, Consumer, Producer
+from sim.parking_clients import PULL_S, REST_S, Consumer, Producer
 from sim.parking_network import Network, Process, WorldClock
 from sim.parking_node import LEASE_S, NAMES, Node
 from sim.parking_store import Disk
@@ -332,6 +332,9 @@ class World:
         self.network.run_until(self.now + 2 * REST_S)
         self.sending = False
         self.network.run_until(self.now + LAST_S)
+        if any(consumer.old for consumer in self.consumers):
+            # 4.9.7 waits out the time of a pull whose connection has ended in order
+            self.network.run_until(self.now + PULL_S)
         self.checks.check_end()
         for node in self.nodes.values():
             self._count(node)

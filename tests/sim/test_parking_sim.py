@@ -15,8 +15,6 @@ from sim.parking_world import BrokenPromiseError, play
 pytestmark = pytest.mark.sim
 
 FIXED = range(6)
-ENOUGH = 40
-"""Runs in which a mutation must show itself."""
 
 
 def seeds() -> range:
@@ -41,9 +39,9 @@ def test_a_run_repeats() -> None:
 def test_a_rule_that_is_off_is_noticed(rule: str) -> None:
     mutation = MUTATIONS[rule]
     with patch.object(mutation.target, mutation.name, mutation.instead):
-        for seed in range(ENOUGH):
+        for seed in mutation.seeds:
             try:
                 play(seed)
             except BrokenPromiseError:
                 return
-    pytest.fail(f"{ENOUGH} runs did not notice: {rule}")
+    pytest.fail(f"{len(mutation.seeds)} runs did not notice: {rule}")

@@ -22,7 +22,7 @@ from tandemlog.v1 import admin_pb2, broker_pb2
 from tandemlog_server.rocketmq.clients.broker_topics import broker_topics
 from tandemlog_server.rocketmq.clients.client_table import ClientLimits, ClientTable
 from tandemlog_server.rocketmq.clients.half_messages import make_half
-from tandemlog_server.rocketmq.clients.order_counts import OrderCounts
+from tandemlog_server.rocketmq.clients.pop.order_counts import OrderCounts
 from tandemlog_server.rocketmq.clients.routes import BrokerNames
 from tandemlog_server.rocketmq.clients.stored_properties import BrokerFacts
 from tandemlog_server.storage.message_store import MessageStore

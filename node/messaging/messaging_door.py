@@ -258,7 +258,7 @@ async def _undelivered(method: Method, answered: _Answered, made: Answers) -> No
 
 
 def _result(method: Method, answered: _Answered) -> int:
-    """The code of an answer; 0, which no answer has, for bytes of a master that are none."""
+    """The code of an answer; CODE_UNSPECIFIED if the master sent bytes that cannot be read."""
     if answered.made:
         code: int = answered.made[0].status.code  # type: ignore[attr-defined]
         return code

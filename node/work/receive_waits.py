@@ -6,11 +6,10 @@ nothing there ─▶ room? ─▶ in the line of the term (waiting_receives.py) 
 
 import asyncio
 
-from tandemlog.v1 import common_pb2
 from tandemlog_server.storage.shares import Shares
 
 from ..access.caller import Caller
-from ..error_status import RequestRefusedError
+from ..pulls.waiting_places import require_place
 from .waiting_receives import Waiter
 from .work_term import WorkTerm
 
@@ -24,7 +23,7 @@ class ReceiveWaits:
     async def wait(self, term: WorkTerm, waiter: Waiter, caller: Caller, deadline: float) -> None:
         """Until there may be work, or the deadline, by the clock of the loop. Raises
         RequestRefusedError (BUSY), and that the term has ended."""
-        self._check_room(caller)
+        require_place(self._shares, caller.holder, "receives")
         with term.waiting.waiting(waiter):
             await self._wait(waiter, caller, deadline)
         term.check()
@@ -39,16 +38,3 @@ class ReceiveWaits:
             pass
         finally:
             self._shares.give_back(caller.holder)
-
-    def _check_room(self, caller: Caller) -> None:
-        shares, holder = self._shares, caller.holder
-        if not shares.may_take(holder):
-            raise RequestRefusedError(
-                common_pb2.BUSY,
-                f"{shares.held} receives are waiting on this node, {shares.of(holder)} of them of "
-                f"this identity or host; the limit limits.long_polls is {shares.limit} for all, "
-                f"{shares.most(holder)} of it for one now; try again later, or without wait_ms",
-                field="wait_ms",
-                limit=shares.limit,
-                actual=shares.held + 1,
-            )

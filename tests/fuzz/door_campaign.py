@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from fuzz import corpus, settings
+from fuzz.loop_watch import LoopWatch
 from fuzz.one_node import tracebacks
 from helpers.machine_speed import slowness
 
@@ -29,12 +30,12 @@ TrialT = TypeVar("TrialT")
 
 class Target(Protocol[TrialT]):
     """A node that trials must leave as it was. `kind` is that of its corpus, whose rows are in
-    `rows`; `longest` is how long its event loop stood."""
+    `rows`; `watch` says how long its event loop stood."""
 
     kind: str
     rows: str
     situation: str
-    longest: float
+    watch: LoopWatch
 
     def trial(self, seed: int, number: int) -> TrialT:
         """A function of both, and of what earlier answers have said."""
@@ -67,9 +68,9 @@ class Campaign(Generic[TrialT]):
     async def _work(self, deadline: float) -> None:
         while time.monotonic() < deadline and len(self.found) < FINDINGS_AT_MOST:
             trials = self._some()
-            self.target.longest = 0.0
+            self.target.watch.longest = 0.0
             wrong = await self._play(trials)
-            if not wrong and self.target.longest > PAUSE_S * slowness():
+            if not wrong and self.target.watch.longest > PAUSE_S * slowness():
                 wrong = await self._pause(trials)
             if wrong:
                 self.found.setdefault(corpus.kind_of(wrong), (wrong, trials))
@@ -93,9 +94,9 @@ class Campaign(Generic[TrialT]):
         """A busy machine is slow too: what stands each time counts."""
         shortest = float("inf")
         for _ in range(TRIES):
-            self.target.longest = 0.0
+            self.target.watch.longest = 0.0
             await self.target.play(trials)
-            shortest = min(shortest, self.target.longest)
+            shortest = min(shortest, self.target.watch.longest)
         return f"the loop stood for {shortest:.1f} s" if shortest > PAUSE_S * slowness() else ""
 
     async def saved(self) -> str:

@@ -25,6 +25,7 @@ from grpc import aio
 from fakes.inner_node import SMALL
 from fakes.messaging_client import DOOR, MessagingClient
 from fuzz.corpus import pack, unpack
+from fuzz.loop_watch import LoopWatch
 from fuzz.messaging_calls import (
     ANSWERS,
     TOPIC,
@@ -44,7 +45,6 @@ from fuzz.remoting_target import (
     SECRET,
     SECRET_TOPIC,
     SETTLE_S,
-    TICK_S,
 )
 from tandemlog.rocketmq_v2 import messaging_pb2 as v2
 from tandemlog_server.node.messaging.messaging_call import HANDED_ON, SERVICE
@@ -68,13 +68,13 @@ _OPTIONS = (
 
 @dataclass
 class MessagingTarget:
-    """See the module. `longest` is how long the event loop stood."""
+    """See the module. `watch` says how long the event loop stood."""
 
     folder: Path
     situation: str
     node: Node
     sent: int = 0
-    longest: float = 0.0
+    watch: LoopWatch = field(default_factory=LoopWatch)
     answers: int = 0
     kinds: set[tuple[str, int]] = field(default_factory=set)
     known: Known = field(default_factory=Known)
@@ -86,7 +86,7 @@ class MessagingTarget:
     @asynccontextmanager
     async def running(cls, folder: Path, situation: str) -> AsyncIterator["MessagingTarget"]:
         made = cls(folder, situation, await _started(folder, situation))
-        ticker = asyncio.create_task(made._tick())
+        ticker = asyncio.create_task(made.watch.run())
         try:
             async with made._other() as other:
                 await other.send(TOPIC)
@@ -239,13 +239,6 @@ class MessagingTarget:
         headers = {name.replace("-", "_"): value for name, value in _signed(ADMIN_KEY).items()}
         async with aio.insecure_channel(self._endpoint, options=_OPTIONS) as channel:
             yield MessagingClient(channel, "another", **headers)
-
-    async def _tick(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            start = loop.time()
-            await asyncio.sleep(TICK_S)
-            self.longest = max(self.longest, loop.time() - start - TICK_S)
 
 
 def trial_of(row: dict[str, Any]) -> MessagingTrial:

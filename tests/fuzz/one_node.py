@@ -18,6 +18,7 @@ from grpc import aio
 
 from fakes.batches import Put
 from fuzz.caller import Caller
+from fuzz.loop_watch import TICK_S, LoopWatch
 from fuzz.methods import KEY, TOPIC, Method, methods_of, put_request
 from fuzz.oracle import Outcome, finding, refused
 from fuzz.requests import Call
@@ -30,7 +31,6 @@ from tandemlog_server.node.settings.sections import ReplicationSection, StoreSec
 
 MOST_DESCRIPTION_BYTES = 64 << 10
 PAUSE_S = 1.0
-TICK_S = 0.01
 ANSWER_S = 60.0
 BIG_BODY = 60_000
 
@@ -43,13 +43,13 @@ OWN_REFLECTION_IS_GONE = (
 
 @dataclass
 class OneNode:
-    """See the module. `longest` is how long the event loop stood while calls were played."""
+    """See the module. `watch` says how long the event loop stood while calls were played."""
 
     folder: Path
     node: Node
     methods: dict[str, Method]
     bodies: list[bytes] = field(default_factory=list)
-    longest: float = 0.0
+    watch: LoopWatch = field(default_factory=LoopWatch)
 
     @classmethod
     @asynccontextmanager
@@ -66,7 +66,7 @@ class OneNode:
 
     async def play(self, calls: Sequence[Call], *, expect: str = "") -> str:
         """Make the calls, all at once; what was wrong with the answers."""
-        ticker = asyncio.create_task(self._tick())
+        ticker = asyncio.create_task(self.watch.run())
         try:
             async with Caller({"master": self._endpoint, "slave": self._endpoint}, 1) as caller:
                 work = [caller.call(each, self.methods.get(each.path)) for each in calls]
@@ -79,8 +79,8 @@ class OneNode:
             self._wrong(call, outcome, expect)
             for call, outcome in zip(calls, outcomes, strict=True)
         ]
-        if self.longest > PAUSE_S:
-            wrong.append(f"the loop stood for {self.longest:.1f} s")
+        if self.watch.longest > PAUSE_S:
+            wrong.append(f"the loop stood for {self.watch.longest:.1f} s")
         return "; ".join(each for each in wrong if each)
 
     async def check(self) -> None:
@@ -115,13 +115,6 @@ class OneNode:
         if not wrong and expect == "refused" and method is not None:
             return "" if refused(method, outcome) else f"{call.path} was not refused"
         return wrong
-
-    async def _tick(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            start = loop.time()
-            await asyncio.sleep(TICK_S)
-            self.longest = max(self.longest, loop.time() - start - TICK_S)
 
     async def _prepare(self) -> None:
         """A topic; a large record at offset 0 of the log, small ones behind it."""

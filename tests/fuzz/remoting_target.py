@@ -21,6 +21,7 @@ from typing import Any
 from fakes.inner_node import SMALL
 from fakes.remoting_calls import records_in
 from fuzz.corpus import pack
+from fuzz.loop_watch import LoopWatch
 from fuzz.remoting_frames import GROUP, TOPIC, Frame, frame
 from tandemlog_server.ha.errors import ProtocolError
 from tandemlog_server.node.node import Node
@@ -36,7 +37,6 @@ from tandemlog_server.storage.tools.verify import verify
 OPEN, RIGHTS = "open", "rights"
 ANSWER_S = 30.0
 SETTLE_S = 60.0
-TICK_S = 0.01
 MOST_REMARK = 4_096
 SECRET_TOPIC = "canary"
 SECRET = b"a canary that others must not see"
@@ -59,13 +59,13 @@ NEVER = ("Traceback", "unexpected error", "a bug in the node", "Error(", "NoneTy
 
 @dataclass
 class Target:
-    """See the module. `longest` is how long the event loop stood."""
+    """See the module. `watch` says how long the event loop stood."""
 
     folder: Path
     situation: str
     node: Node
     sent: int = 0
-    longest: float = 0.0
+    watch: LoopWatch = field(default_factory=LoopWatch)
     answers: int = 0
     kinds: set[tuple[int, int]] = field(default_factory=set)
     kind: str = "remoting"
@@ -76,7 +76,7 @@ class Target:
     @asynccontextmanager
     async def running(cls, folder: Path, situation: str) -> AsyncIterator["Target"]:
         made = cls(folder, situation, await _started(folder, situation))
-        ticker = asyncio.create_task(made._tick())
+        ticker = asyncio.create_task(made.watch.run())
         try:
             await made._admin(17, topic=SECRET_TOPIC, readQueueNums="1", writeQueueNums="1")
             await made._admin(17, topic=TOPIC, readQueueNums="4", writeQueueNums="4")
@@ -223,13 +223,6 @@ class Target:
                         return answer
         finally:
             writer.close()
-
-    async def _tick(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            start = loop.time()
-            await asyncio.sleep(TICK_S)
-            self.longest = max(self.longest, loop.time() - start - TICK_S)
 
 
 async def _started(folder: Path, situation: str) -> Node:

@@ -10,19 +10,19 @@ What nodes know of each other is what they were sent by then, as in routes_world
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from sim.parking_network import Process
+from sim.parking_roles import Alone, Term
 from sim.parking_store import Disk, Sent, common_end, opened, pieces, take
 from sim.routes_world import row
 from sim.served_node import InlinePump, Turns
-from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog.v1 import common_pb2
 from tandemlog_server.ha.master.node_status import CATCHING_UP, IN_SYNC, NO_MASTER, UNREACHABLE
 from tandemlog_server.node.access.doorkeeper import open_to_all
-from tandemlog_server.node.error_status import RequestRefusedError, not_sure
 from tandemlog_server.node.groups.group_coordinator import GroupCoordinator
 from tandemlog_server.node.pulls.dispatch_wait import DispatchWait
 from tandemlog_server.node.pulls.group_activity import GroupActivity
@@ -46,7 +46,7 @@ from tandemlog_server.node.remoting.sends.joint_sends import JointSends
 from tandemlog_server.node.remoting.sends.repeated_sends import RepeatedSends
 from tandemlog_server.node.remoting.sends.second_attempts import SecondAttempts
 from tandemlog_server.node.remoting.sends.send_methods import SendMethods
-from tandemlog_server.node.roles.role import CurrentRole, NodeRole
+from tandemlog_server.node.roles.role import CurrentRole
 from tandemlog_server.node.services.call_door import CallDoor
 from tandemlog_server.node.services.group_service import GroupService
 from tandemlog_server.node.settings.sections import GroupsSection
@@ -64,72 +64,6 @@ BEAT_S = 0.1
 LEASE_S = 0.6
 DEAD_S = 0.4
 PUT_TIMEOUT_S = 5.0
-
-
-class Alone(NodeRole):
-    """Of a node that does not lead."""
-
-    def __init__(self, node: "Node") -> None:
-        self._node = node
-
-    def unconfirmed(self, end_offset: int) -> tuple[int, str]:
-        return broker_pb2.UNKNOWN_ERROR, "this node is not the master any more"
-
-    def members(self) -> Sequence[common_pb2.NodeStatus]:
-        return self._node.rows()
-
-    def put_fault(self) -> str:
-        return "no master"
-
-    def read_fault(self) -> str:
-        return ""
-
-
-class Term(Alone):
-    """Of a master, as MasterRole."""
-
-    def __init__(self, node: "Node", epoch: int) -> None:
-        super().__init__(node)
-        self._epoch = epoch
-
-    def _doubtful(self) -> bool:
-        return self._node.stood_still() or not self._node.leased()
-
-    def epoch(self) -> int | None:
-        node = self._node
-        if node.stood_still() or (node.in_force == {node.host} and not node.leased()):
-            return None
-        return self._epoch
-
-    def leased_epoch(self) -> int | None:
-        return None if self._doubtful() else self._epoch
-
-    async def leads(self) -> int:
-        if self._doubtful():
-            raise not_sure()
-        return self._epoch
-
-    def admit(self, durability: int) -> None:
-        node = self._node
-        met = {node.host} | (node.members & node.held.keys())
-        few = len(met) < node.world.min_in_sync and durability != broker_pb2.NO_WAIT
-        if few or (node.in_force == {node.host} and not node.leased()):
-            raise RequestRefusedError(common_pb2.NOT_IN_SYNC, "too few replicas")
-
-    def unconfirmed(self, end_offset: int) -> tuple[int, str]:
-        return broker_pb2.FLUSH_SLAVE_TIMEOUT, "not confirmed"
-
-    def require_master(self, what: str) -> None:
-        return
-
-    async def admit_change(self) -> None:
-        return
-
-    async def confirm_table(self, table: str, version: int | None = None) -> None:
-        await asyncio.sleep(0.005)
-
-    def put_fault(self) -> str:
-        return ""
 
 
 class WatchedForwarder(Forwarder):

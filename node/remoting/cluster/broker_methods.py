@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from tandemlog.format.errors import FormatError
 from tandemlog.v1 import common_pb2
 from tandemlog_server.ha.protocol.versions import VERSION
-from tandemlog_server.rocketmq.clients.assignments import without_settings
 from tandemlog_server.rocketmq.clients.broker_documents import (
     Rates,
     RuntimeFacts,
@@ -23,6 +22,7 @@ from tandemlog_server.rocketmq.clients.broker_documents import (
     runtime_table,
 )
 from tandemlog_server.rocketmq.clients.codes import RequestCode
+from tandemlog_server.rocketmq.clients.pop.assignments import without_settings
 from tandemlog_server.rocketmq.serve import tables
 from tandemlog_server.rocketmq.wire.remoting import Command
 from tandemlog_server.storage.errors import StoreError

@@ -25,8 +25,8 @@ from tandemlog.format.lease.policy import (
 )
 from tandemlog.format.words import quoted
 from tandemlog_server.rocketmq.clients.codes import RequestCode, ResponseCode
-from tandemlog_server.rocketmq.clients.pop_receipts import MAX_DELIVERY, delivery_of
-from tandemlog_server.rocketmq.clients.pop_requests import (
+from tandemlog_server.rocketmq.clients.pop.pop_receipts import MAX_DELIVERY, delivery_of
+from tandemlog_server.rocketmq.clients.pop.pop_requests import (
     BatchAck,
     ReceiptRequest,
     pop_answer,

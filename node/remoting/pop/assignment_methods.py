@@ -17,7 +17,8 @@ from tandemlog.format.constants import RETRY_PREFIX
 from tandemlog.format.errors import FormatError
 from tandemlog.format.words import quoted
 from tandemlog_server.ha.store_port import GROUPS
-from tandemlog_server.rocketmq.clients.assignments import (
+from tandemlog_server.rocketmq.clients.codes import RequestCode, ResponseCode
+from tandemlog_server.rocketmq.clients.pop.assignments import (
     AssignmentQuery,
     ModeRequest,
     allocate,
@@ -28,7 +29,6 @@ from tandemlog_server.rocketmq.clients.assignments import (
     read_query,
     with_mode,
 )
-from tandemlog_server.rocketmq.clients.codes import RequestCode, ResponseCode
 from tandemlog_server.rocketmq.wire.remoting import Command
 from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.metadata.topics import MetadataError

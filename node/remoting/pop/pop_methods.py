@@ -29,14 +29,14 @@ from tandemlog.format.lease.handle import decode_handles, handle_texts
 from tandemlog.format.lease.policy import MAX_LEASE_MS, MIN_LEASE_MS, Ordering, StartAt
 from tandemlog.format.words import quoted
 from tandemlog_server.rocketmq.clients.codes import RequestCode, ResponseCode
-from tandemlog_server.rocketmq.clients.order_counts import OrderCounts, PoppedPlace
-from tandemlog_server.rocketmq.clients.pop_receipts import (
+from tandemlog_server.rocketmq.clients.pop.order_counts import OrderCounts, PoppedPlace
+from tandemlog_server.rocketmq.clients.pop.pop_receipts import (
     Receipt,
     delivery_of,
     encode_receipt,
     popped_records,
 )
-from tandemlog_server.rocketmq.clients.pop_requests import (
+from tandemlog_server.rocketmq.clients.pop.pop_requests import (
     ALL_QUEUES,
     MAX_POP,
     PlaceRequest,
@@ -223,7 +223,7 @@ class PopMethods:
     def _counted(
         self, asked: PopRequest, messages: Sequence[LeasedMessages]
     ) -> tuple[LeasedMessages, ...]:
-        """With deliveries in the place of attempts: rocketmq/clients/order_counts.py."""
+        """With deliveries in the place of attempts: rocketmq/clients/pop/order_counts.py."""
         counted = []
         for each in messages:
             place = PoppedPlace(asked.group, each.topic, each.queue_id)

@@ -11,8 +11,8 @@ group's members count as those of a work queue, not as RocketMQ's that balance b
 from collections.abc import Mapping
 
 from tandemlog.format.words import quoted
-from tandemlog_server.rocketmq.clients.assignments import popped_topics
 from tandemlog_server.rocketmq.clients.codes import ResponseCode
+from tandemlog_server.rocketmq.clients.pop.assignments import popped_topics
 from tandemlog_server.storage.metadata.topics import GroupTable
 
 from ..door.remoting_call import RemotingRefusedError
@@ -27,7 +27,7 @@ class RequestModes:
         self._found: dict[str, Mapping[str, int]] = {}
 
     def popped(self, group: str) -> Mapping[str, int]:
-        """The topics that the group pops, with their shares (rocketmq/clients/assignments.py)."""
+        """The topics that the group pops, with their shares (clients/pop/assignments.py)."""
         table = self._groups.table
         if table is not self._table:
             self._table = table

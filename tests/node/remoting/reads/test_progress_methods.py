@@ -19,7 +19,7 @@ from fakes.popping_node import (
 )
 from tandemlog import EARLIEST, AsyncAdmin
 from tandemlog.errors import GroupHasMembersError
-from tandemlog_server.rocketmq.clients.assignments import popped_topics
+from tandemlog_server.rocketmq.clients.pop.assignments import popped_topics
 from tandemlog_server.rocketmq.wire.remoting import Command
 from tandemlog_server.storage.metadata.topics import TopicConfig
 

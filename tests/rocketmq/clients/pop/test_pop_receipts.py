@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tandemlog.format.errors import FormatError
 from tandemlog.format.lease.handle import HANDLE_CHARS
 from tandemlog.format.record.record import decode_record, encode_record
-from tandemlog_server.rocketmq.clients.pop_receipts import (
+from tandemlog_server.rocketmq.clients.pop.pop_receipts import (
     MAX_DELIVERY,
     MAX_PROPERTIES,
     Receipt,

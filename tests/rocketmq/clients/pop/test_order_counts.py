@@ -1,6 +1,6 @@
 """How often messages of an order were delivered, as RocketMQ's ConsumerOrderInfoManager counts."""
 
-from tandemlog_server.rocketmq.clients.order_counts import QUEUES_KEPT, OrderCounts, PoppedPlace
+from tandemlog_server.rocketmq.clients.pop.order_counts import QUEUES_KEPT, OrderCounts, PoppedPlace
 
 QUEUE = PoppedPlace("billing", "orders", 0)
 

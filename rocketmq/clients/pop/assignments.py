@@ -20,9 +20,9 @@ from tandemlog.format.errors import FormatError
 from tandemlog.format.words import quoted
 from tandemlog_server.storage.metadata.topics import new_group
 
-from .heartbeats import BROADCASTING, CLUSTERING, json_object
+from ..heartbeats import BROADCASTING, CLUSTERING, json_object
+from ..routes import encoded
 from .pop_requests import ALL_QUEUES
-from .routes import encoded
 
 PULL: Final = "PULL"
 POP: Final = "POP"

@@ -26,9 +26,9 @@ from typing import Final
 from tandemlog.format.errors import FormatError
 from tandemlog.format.words import quoted
 
-from .heartbeats import json_object
+from ..heartbeats import json_object
+from ..read_fields import I32, Fields, flag, integer, text
 from .pop_receipts import NORMAL_TOPIC, Receipt, decode_receipt
-from .read_fields import I32, Fields, flag, integer, text
 
 MAX_POP: Final = 32
 """Messages of one request, as with RocketMQ."""

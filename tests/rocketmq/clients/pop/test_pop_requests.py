@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandemlog.format.errors import FormatError
-from tandemlog_server.rocketmq.clients import pop_requests
-from tandemlog_server.rocketmq.clients.pop_requests import (
+from tandemlog_server.rocketmq.clients.pop import pop_requests
+from tandemlog_server.rocketmq.clients.pop.pop_requests import (
     ALL_QUEUES,
     BatchAck,
     PoppedQueue,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandemlog.format.errors import FormatError
-from tandemlog_server.rocketmq.clients.assignments import (
+from tandemlog_server.rocketmq.clients.pop.assignments import (
     AVERAGELY,
     BY_CIRCLE,
     MAX_TOPICS,

@@ -1,0 +1,1 @@
+"""POP: what is popped and acknowledged, receipts, counts of ordered pops, queues dealt out."""

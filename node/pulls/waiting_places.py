@@ -17,12 +17,12 @@ MAX_WATCHES: Final = 1 << 18
 
 
 def require_place(polls: Shares, holder: str, what: str) -> None:
-    """Raises RequestRefusedError (BUSY) where no more of `what` (pulls, receives) may wait for
-    `holder`; `polls` are those that wait, with limits.long_polls."""
+    """Raises RequestRefusedError (BUSY) where no more may wait for `holder`. `polls` are those that
+    wait, within limits.long_polls; `what` says who they are: "pulls are waiting on this node"."""
     if not polls.may_take(holder):
         raise RequestRefusedError(
             common_pb2.BUSY,
-            f"{polls.held} {what} are waiting on this node, {polls.of(holder)} of them of this "
+            f"{polls.held} {what}, {polls.of(holder)} of them of this "
             f"identity or host; the limit limits.long_polls is {polls.limit} for all, "
             f"{polls.most(holder)} of it for one now; try again later, or without wait_ms",
             field="wait_ms",
@@ -42,7 +42,7 @@ class WaitingPlaces:
         """For a pull of `holder` that begins to wait for so many queues. Raises RequestRefusedError
         (BUSY), and nothing is taken."""
         polls, watches = self._polls, self._watches
-        require_place(polls, holder, "pulls")
+        require_place(polls, holder, "pulls are waiting on this node")
         if not watches.may_take(holder, queues):
             raise RequestRefusedError(
                 common_pb2.BUSY,

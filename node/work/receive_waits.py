@@ -23,7 +23,7 @@ class ReceiveWaits:
     async def wait(self, term: WorkTerm, waiter: Waiter, caller: Caller, deadline: float) -> None:
         """Until there may be work, or the deadline, by the clock of the loop. Raises
         RequestRefusedError (BUSY), and that the term has ended."""
-        require_place(self._shares, caller.holder, "receives")
+        require_place(self._shares, caller.holder, "receives are waiting on this node")
         with term.waiting.waiting(waiter):
             await self._wait(waiter, caller, deadline)
         term.check()

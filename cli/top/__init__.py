@@ -1,0 +1,1 @@
+"""`tandemlog top`: what is seen, how it is shown, which keys do what."""

@@ -1,0 +1,1 @@
+"""The pages for people, under /console/ on a node's HTTP port."""

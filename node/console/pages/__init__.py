@@ -1,0 +1,1 @@
+"""What each page of the console asks for: one module a page."""

@@ -17,6 +17,7 @@ from hypothesis import settings
 
 import tandemlog  # noqa: F401 - before gRPC, which a test may load first: see there
 from helpers import borrowed_disk, needs
+from helpers.second_runs import SecondRuns, give_second_runs
 
 # The same examples in every run, and none fails because the machine is busy.
 settings.register_profile("tandemlog", deadline=None, derandomize=True)
@@ -69,6 +70,7 @@ LANE_OF_GROUP = {
     "netns": "brokers",
     "fault": "machine",
     "docker": "machine",
+    "browser": "session",
 }
 LANES_FILE = pytest.StashKey[Path]()
 
@@ -84,7 +86,13 @@ def lane_of(item: pytest.Item) -> str:
     return str(name)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(SecondRuns())
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    give_second_runs(items, Path(__file__).parent)
     for item in items:
         for group in needs.NEEDS:
             if item.get_closest_marker(group) is None:

@@ -90,11 +90,18 @@ def scenarios(version: str) -> list[str]:
 
 
 def play(
-    version: str, name_server: str, broker: str, home: Path, *names: str, at_once: int = 32
+    version: str,
+    name_server: str,
+    broker: str,
+    home: Path,
+    *names: str,
+    at_once: int = 32,
+    turn: int = 1,
 ) -> dict[str, Seen]:
     """Play the scenarios `names`, or all, against the broker of that name that the name server
-    tells of. Raises CalledProcessError if the program ends otherwise than by itself."""
-    suffix = f"-v{version.replace('.', '')}x"
+    tells of. Each `turn` has topics and groups of its own. Raises CalledProcessError if the program
+    ends otherwise than by itself."""
+    suffix = f"-v{version.replace('.', '')}x{turn if turn > 1 else ''}"
     command = java(
         "Scenarios",
         name_server,

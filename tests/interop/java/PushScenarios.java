@@ -202,6 +202,7 @@ final class PushScenarios {
         Map<Integer, List<String>> seen = new ConcurrentHashMap<>();
         Set<String> putOff = ConcurrentHashMap.newKeySet();
         AtomicInteger taken = new AtomicInteger();
+        List<DefaultMQPushConsumer> members = new ArrayList<>();
         for (int member = 0; member < 2; member++) {
             DefaultMQPushConsumer consumer = scene.pusher(scene.group("orderly"));
             consumer.subscribe(topic, "*");
@@ -217,7 +218,10 @@ final class PushScenarios {
                 return ConsumeOrderlyStatus.SUCCESS;
             });
             scene.start(consumer);
+            members.add(consumer);
         }
+        // A queue that changes its member while a message is handled is read twice, at a broker too.
+        scene.until("two queues each", () -> members.stream().allMatch(each -> owned(each, topic) == 2));
         send(scene, topic, 0, 40, queues);
         scene.until("40 messages", () -> taken.get() >= 40);
         Thread.sleep(300);

@@ -2,16 +2,18 @@
 
 import argparse
 import importlib
+import os
 import sys
 from pathlib import Path
 
+from benchmarks import history
 from benchmarks.harness import Figure, bring_in_memory, report
 from benchmarks.scratch import scratch_folder
 
 MODULES = (
     "append", "produce", "sync_flush", "catch_up", "pull", "restart", "memory", "segments", "live",
     "failover", "coordination", "secure", "columns", "filters", "importing",
-    "delays", "work", "transactions",
+    "delays", "work", "transactions", "archiving", "cold_reads", "restore", "scrub", "console",
 )  # fmt: skip
 ASKED_FOR = {"peers": "peers.side_by_side", "rocketmq": "rocketmq"}
 """Run only by name, since they fetch other programs: name -> module."""
@@ -22,7 +24,14 @@ def main() -> int:
     every = ", ".join((*MODULES, *ASKED_FOR))
     # no choices: argparse would refuse an empty list
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {every}")
-    names = parser.parse_args().names or MODULES
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help="add the ratios to benchmarks/history.jsonl, draw docs/benchmarks.svg, and name what "
+        "has fallen",
+    )
+    given = parser.parse_args()
+    names = given.names or MODULES
     if unknown := sorted(set(names) - {*MODULES, *ASKED_FOR}):
         parser.error(f"no benchmark {', '.join(unknown)}: choose from {every}")
     figures: list[Figure] = []
@@ -32,7 +41,11 @@ def main() -> int:
             print(f"{name}: {(module.__doc__ or '').splitlines()[0]}", file=sys.stderr, flush=True)
             bring_in_memory(folder, 4 << 30)
             figures += module.run(folder)
-    return 0 if report(figures, Path("build") / "bench.json") else 1
+    holds = report(figures, Path("build") / "bench.json")
+    if given.record:
+        for line in history.record(figures, os.cpu_count() or 1):
+            print(f"fallen by more than a tenth: {line}")
+    return 0 if holds else 1
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
 # Two commands matter: `make demo` runs the main job, `make test` passes the tests.
 # Both make their own virtual environment in .venv and need Python 3.11+, make and the network.
 
-.PHONY: demo test fast slow check types-of-product types-of-tests unit golden sim cluster fuzz chaos fault spark interop docker bench bench-peers bench-rocketmq bench-seeds profile-seeds soak rocketmq-tests proto sync docs format install clean
+.PHONY: demo test fast slow check types-of-product types-of-tests unit golden sim cluster fuzz chaos power-cuts fault spark interop docker browser bench bench-peers bench-rocketmq bench-seeds profile-seeds soak rocketmq-tests proto sync docs format install clean
 .DEFAULT_GOAL := test
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest
 MINUTES := 10
-OUTSIDE := cluster or fuzz or fault or spark or interop or docker
+OUTSIDE := cluster or fuzz or fault or spark or interop or docker or browser
 
 # The tests start hundreds of Python processes: they are to find our modules compiled.
 unexport PYTHONDONTWRITEBYTECODE
@@ -54,7 +54,7 @@ types-of-tests: $(VENV)/.dev
 unit: $(VENV)/.dev
 	$(PYTEST) -n auto -m "not (golden or sim or $(OUTSIDE))"
 
-golden cluster fault spark interop docker: $(VENV)/.dev
+golden cluster fault spark interop docker browser: $(VENV)/.dev
 	$(PYTEST) -m $@
 
 # SEEDS=5000 plays so many worlds of real stores on all processors, without the tests.
@@ -69,13 +69,17 @@ endif
 fuzz: $(VENV)/.dev
 	FUZZ_MINUTES=$(MINUTES) $(PYTEST) -o faulthandler_timeout=0 --timeout 0 -m fuzz tests/fuzz
 
+# CUTS of power under a plain writer, under a node and under a whole cluster. Needs root, FUSE and loop devices.
+power-cuts: $(VENV)/.dev
+	POWER_CUTS=$(CUTS) $(PYTEST) -s -o faulthandler_timeout=0 --timeout 0 -m fuse tests/fault/test_simulated_disk.py tests/fault/test_power_cut.py tests/fault/test_rack_power_cut.py
+
 # MINUTES of faults on real nodes in network namespaces; CHAOS_SEED=… repeats their order. What came
 # of each kind of fault is in build/chaos.json. Needs root, iproute2, iptables and etcd.
 chaos: $(VENV)/.dev
 	PYTHONPATH=.:tests $(PYTHON) -m chaos $(MINUTES)
 
 bench: $(VENV)/.dev
-	$(PYTHON) -m benchmarks
+	$(PYTHON) -m benchmarks --record
 
 # Beside Kafka and confluent-kafka, which are fetched into build/peers; needs Java and Maven.
 bench-peers: $(VENV)/.dev

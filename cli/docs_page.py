@@ -37,6 +37,7 @@ tandemlog group describe billing                               # members, and th
 tandemlog group reset billing --to-time -1h --dry-run          # where it would continue
 tandemlog bench both load --create --rate 5000 --duration 10   # rates and latencies
 tandemlog stats --watch                                        # what nodes and topics do now
+tandemlog top                                                  # the same and the nodes, live
 ```
 
 ## Exit codes

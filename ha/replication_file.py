@@ -1,8 +1,10 @@
 """The file `tandemlog/replication.json` of a store: its HaState, replaced atomically and fsynced.
 
 RocketMQ does not look into that folder. A store without the file is new to this cluster: it gets
-the node's identity and a fresh incarnation. One that belongs to another node or cluster is
-refused, because its acknowledgements would be counted under a wrong name.
+the node's identity and a fresh incarnation. If its log was restored from an archive, the node
+has accepted the highest epoch of the log before the cut, because readers have seen that one. A
+store that belongs to another node or cluster is refused, because its acknowledgements would be
+counted under a wrong name.
 """
 
 import uuid
@@ -11,6 +13,7 @@ from pathlib import Path
 from tandemlog_server.storage.disk.file_system import FileSystem
 from tandemlog_server.storage.disk.small_files import read_small, write_small
 from tandemlog_server.storage.disk_errors import refusing
+from tandemlog_server.storage.state_files.restored import RestoredFile
 from tandemlog_server.storage.store_paths import StorePaths
 
 from .config import HaConfig, Role
@@ -24,7 +27,9 @@ class StateFile:
     """The state of the store in `directory`. One thread calls."""
 
     def __init__(self, directory: Path, files: FileSystem) -> None:
-        self.path = StorePaths(directory).own / FILE_NAME
+        paths = StorePaths(directory)
+        self.path = paths.own / FILE_NAME
+        self._restored = paths.restored
         self._files = files
 
     def load(self, config: HaConfig) -> HaState:
@@ -34,7 +39,9 @@ class StateFile:
         """
         state = self.check(config)
         if state is None:
-            state = HaState(config.cluster_id, config.node_id, new_incarnation())
+            restored = RestoredFile(self._restored, self._files).load()
+            newest = 0 if restored is None else restored.newest_epoch
+            state = HaState(config.cluster_id, config.node_id, new_incarnation(), newest)
             self.save(state)
         return state
 

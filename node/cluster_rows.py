@@ -4,7 +4,7 @@ Without a master they are all that is known. With one, they show the nodes that 
 its term: one that was lost together with the master before would otherwise be missing unnoticed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tandemlog.v1 import common_pb2
 from tandemlog_server.ha.election.snapshot import Snapshot
@@ -90,4 +90,14 @@ def with_own_state(
             row.state, row.detail = "read-only", str(store.failure)
         elif store.trouble is not None:
             row.detail = f"dispatch is waiting: {store.trouble}"
+    return rows
+
+
+def with_faults(
+    rows: Sequence[common_pb2.NodeStatus], node_id: str, faults: Iterable[str]
+) -> Sequence[common_pb2.NodeStatus]:
+    """The same rows, this node's with these faults too; empty ones are none."""
+    own = next((row for row in rows if row.node_id == node_id), None)
+    if own is not None:
+        own.faults.extend(each for each in faults if each and each not in own.faults)
     return rows

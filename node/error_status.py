@@ -18,6 +18,7 @@ memory until the garbage collector runs, which it does rarely (memory_at_rest.py
 import logging
 from typing import TypeAlias
 
+from tandemlog.archive.errors import ArchiveDamagedError, ArchiveError
 from tandemlog.format.errors import FormatError
 from tandemlog.format.words import shortened
 from tandemlog.v1 import broker_pb2, common_pb2
@@ -104,6 +105,8 @@ _TABLE: tuple[tuple[type[Exception], Code], ...] = (
     (TransactionsNotReadyError, common_pb2.NOT_IN_SYNC),
     (HalvesUnreadableError, common_pb2.UNREADABLE),
     (StoreError, common_pb2.INTERNAL),
+    (ArchiveDamagedError, common_pb2.UNREADABLE),
+    (ArchiveError, common_pb2.BUSY),
     (FormatError, common_pb2.INVALID_ARGUMENT),
     (ChangeRefusedError, common_pb2.CHANGE_REFUSED),
     (UnknownOutcomeError, common_pb2.OUTCOME_UNKNOWN),

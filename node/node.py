@@ -23,7 +23,9 @@ from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.services.delay_desk import DelayDesk
 from tandemlog_server.storage.services.transaction_desk import TransactionDesk
 
+from .archive.node_archive import NodeArchive
 from .cluster_membership import ClusterMembership
+from .cluster_rows import with_faults
 from .groups.group_coordinator import GroupCoordinator
 from .http.health import Health
 from .http.node_numbers import NodeCounters, NodeNumbers
@@ -51,6 +53,8 @@ from .roles.following_roles import Takeover
 from .roles.rocketmq_serving import RocketmqServing
 from .roles.role import NodeRole
 from .roles.terms import Terms
+from .scrub.scrub_methods import ScrubMethods
+from .scrub.scrub_service import ScrubService
 from .security.node_security import NodeSecurity
 from .services.admin_service import AdminService
 from .services.broker_service import BrokerService
@@ -62,7 +66,6 @@ from .services.master_answers import Leadership
 from .services.transaction_ends import TransactionEnds
 from .services.transaction_service import TransactionService
 from .services.work_methods import WorkMethods
-from .settings.host_port import split_endpoint
 from .settings.listen_endpoints import Endpoints, ListenError, choose_endpoints
 from .settings.node_config import AUTO, NodeConfig
 from .settings.running_settings import RunningSettings
@@ -97,6 +100,7 @@ class Node:
     reads: QueueReads
     pulls: PullService
     group_members: GroupService
+    scrub: ScrubService
     server: GrpcServer
     data: DataServer
     rocketmq: tuple[RemotingServer | MessagingServer, ...] = ()
@@ -112,6 +116,7 @@ class Node:
         self._bounds = connection_bounds(open_files())
         self._undo = AsyncExitStack()
         self._stopping = False
+        self.archive = NodeArchive()
         self._started_at = time.monotonic()
         self.fatal: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
@@ -122,14 +127,19 @@ class Node:
             self.endpoints = choose_endpoints(self.config)
             self.brokers = RocketmqServing(self.config)
             await self._open_store()
+            await self.archive.open(self.store, self.config, self._undo)
             await self._take_role()
             self._start_put_path()
             turns = self._start_reads()
             await self._start_grpc(turns)
             await self._start_http()
             self.membership.start(self.waiters, self.pump)
+            self._undo.push_async_callback(asyncio.to_thread, self.scrub.stop)
+            self.scrub.start()
             self._watch_files_and_memory()
+            self.archive.start(self.members, self.config.node_id, self._undo)
             self._undo.push_async_callback(self._drain)
+            self._undo.push_async_callback(self.archive.keep_choice)
         except BaseException:
             await self._undo.aclose()
             raise
@@ -211,12 +221,14 @@ class Node:
             self._groups,
             self.config,
             on_slave=lambda: self.role.epoch() is None,
+            cold=self.archive.cold,
         )
         self.pulls = PullService(self.reads)
         return turns
 
     async def _start_grpc(self, turns: ReadTurns) -> None:
         store, config = self.store, self.config
+        self.scrub = ScrubService(store, config, self.members)
         segments = SegmentStream(store.log, store.confirmed, turns, config.pull.chunk_bytes)
         executor = ThreadPoolExecutor(ADMIN_THREADS, thread_name_prefix="admin")
         self._undo.callback(executor.shutdown, wait=True, cancel_futures=True)
@@ -239,39 +251,29 @@ class Node:
             waiting=self.waiters,
             acks=self.pump.stats,
             leads=lambda: self.role.epoch() is not None,
+            scrub=self.scrub.statistics,
+            archived=self.archive.statistics,
             certificate_expiry_s=self.security.certificate_expiry_s,
         )
         broker = BrokerService(
-            store,
-            self.pump,
-            self.pulls,
-            segments,
-            self._known,
-            turns,
-            members,
+            store, self.pump, self.pulls, segments, self._known, turns, members,
             require_master=lambda: self.role.require_master("compare positions with"),
-            recall=self._recall,
-        )
+            recall=self._recall, cold=self.archive.cold,
+        )  # fmt: skip
         self._start_data(broker)
         await self._start_rocketmq(members)
+        admin = AdminService(
+            store, self, self.terms, config, executor, turns, self.statistics,
+            self.membership.elections, members=members, settings=self._settings,
+            keeper=self._door.keeper, scrub=self.scrub,
+        )  # fmt: skip
         self.server = GrpcServer(
             broker,
-            AdminService(
-                store,
-                self,
-                self.terms,
-                config,
-                executor,
-                turns,
-                self.statistics,
-                self.membership.elections,
-                members=members,
-                settings=self._settings,
-                keeper=self._door.keeper,
-            ),
+            admin,
             WorkMethods(self.work, self.dead_letters),
             self._transaction_service(turns, members),
             self.terms.servicer,
+            self._scrub_methods(),
             self._door,
             max_batch_size=config.store.max_batch_size,
             tls=self.security.tls,
@@ -279,6 +281,12 @@ class Node:
         )
         self._undo.push_async_callback(self._stop_serving)
         await self.server.start(self.endpoints.listen)
+
+    def _scrub_methods(self) -> ScrubMethods:
+        rate = self.config.scrub.bytes_per_s
+        methods = ScrubMethods(self.store, self.config.cluster_id, rate)
+        self._undo.callback(methods.close)
+        return methods
 
     async def _recall(self, request: broker_pb2.RecallRequest) -> broker_pb2.RecallResponse:
         timeout_s = self.config.put.timeout_ms / 1000
@@ -297,6 +305,7 @@ class Node:
             self._groups,
             self.transactions,
             self.work.group_deleted,
+            self.work.setting,
         )
 
     def _transaction_service(self, turns: ReadTurns, members: GroupService) -> TransactionService:
@@ -361,16 +370,8 @@ class Node:
         if not self.endpoints.http:
             return
         # see there why it is imported only now; puts are taken meanwhile
-        module = await asyncio.to_thread(importlib.import_module, ".http.http_server", __package__)
-        http = await module.serve_http(
-            self,
-            self.config.cluster_id,
-            self.config.node_id,
-            split_endpoint(self.endpoints.http),
-            self.membership.elections,
-            self.security,
-            self._bounds,
-        )
+        module = await asyncio.to_thread(importlib.import_module, ".http_port", __package__)
+        http = await module.serve_http_port(self, self._bounds)
         self._undo.push_async_callback(http.stop)
 
     def _watch_files_and_memory(self) -> None:
@@ -438,11 +439,8 @@ class Node:
     def members(self) -> Sequence[common_pb2.NodeStatus]:
         """All nodes that are known; of this one also what its role does not know."""
         members = self.membership.members(stopping=self._stopping)
-        if fault := self.security.certificate_fault():
-            for member in members:
-                if member.node_id == self.config.node_id and fault not in member.faults:
-                    member.faults.append(fault)
-        return members
+        own = (self.security.certificate_fault(), *self.scrub.faults(), *self.archive.faults())
+        return with_faults(members, self.config.node_id, own)
 
     def status(self) -> common_pb2.NodeStatus:
         """This node as it stands in the list of members."""

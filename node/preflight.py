@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tandemlog.archive.errors import ArchiveUrlError
+from tandemlog.archive.open_store import open_object_store
 from tandemlog_server.ha.config import HaConfig
 from tandemlog_server.ha.errors import HaError
 from tandemlog_server.ha.replication_file import StateFile
@@ -187,10 +189,20 @@ def _coordinator(config: NodeConfig, _: FileSystem, __: int) -> Iterator[Excepti
     yield from ()
 
 
+def _archive(config: NodeConfig, files: FileSystem, now_ms: int) -> Iterator[ConfigError]:
+    """Only what the URL says, and whether its package is installed: nothing is asked yet."""
+    if config.archive.url:
+        try:
+            open_object_store(config.archive.url).close()
+        except ArchiveUrlError as error:
+            yield ConfigError(f"archive.url: {error}")
+
+
 # a clock that is wrong makes good certificates look expired, so it comes before them
 _CHECKS: tuple[Check, ...] = (
     _descriptors,
     _addresses,
+    _archive,
     _directory,
     _clock,
     _security,

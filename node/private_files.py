@@ -18,13 +18,17 @@ def write_draft(
     draft = target.with_name(f".{target.name}.new")
     draft.unlink(missing_ok=True)
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(handle, "wb") as file:
-        os.fchmod(handle, mode)
-        if owner not in (None, (os.geteuid(), os.getegid())):
-            os.fchown(handle, *owner)
-        file.write(content)
-        file.flush()
-        os.fsync(handle)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(handle, mode)
+            if owner not in (None, (os.geteuid(), os.getegid())):
+                os.fchown(handle, *owner)
+            file.write(content)
+            file.flush()
+            os.fsync(handle)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(target)) from error
     return draft
 
 

@@ -138,6 +138,7 @@ def started_clients(
     )  # fmt: skip
     counts = OrderCounts()
     pop_offsets = PopOffsets(node.store, node.work, node.group_service, modes, counts.forget)
+    node.group_service.setting = pop_offsets.setting
     locks = LockMethods(node.store, node.terms, time.monotonic)
     read = _reads(node, routing, clients, modes)
     parts: list[Methods] = [
@@ -369,6 +370,7 @@ def send_methods(
         store,
         joint,
         topics,
+        node.turns,
         BrokerFacts(node.config.rocketmq_clients.cluster_name),
         broker_name=node.broker_name,
         new_key=keys.next_id,

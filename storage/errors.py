@@ -97,6 +97,11 @@ class UnreadableError(StoreError):
         super().__init__(f"{file}: {self.reason}")
 
 
+class NotMendedError(StoreError):
+    """A file of the log was not written again: it is gone, or the log was cut meanwhile. Nothing
+    has changed."""
+
+
 class BatchRefusedError(StoreError):
     """A client's batch that was refused; nothing of it was stored.
 

@@ -54,6 +54,8 @@ from .recovery.promotion import take_over_log_end
 from .recovery.set_aside import drop_set_aside, set_aside
 from .recovery.truncation import save_copy, truncate_store
 from .retention.cleaner import Cleaner
+from .scrub.log_mending import Pace, Patch, at_once
+from .scrub.store_mending import mend_store
 from .topic_changes import create_topic
 
 logger = logging.getLogger(__name__)
@@ -290,6 +292,11 @@ class MessageStore:
         self._cleaner.config = config
         self._keeper.set_interval(RETENTION, config.check_interval_ms / 1000)
 
+    def hold_log(self, keep_from: Callable[[], int] | None) -> None:
+        """Let retention keep the log from the offset on that this returns, in any thread; None:
+        as it is configured."""
+        self._cleaner.held_from = keep_from
+
     # ---- puts
 
     def put(self, batch: RecordBatch, *, now_ms: int | None = None, holder: str = "") -> PutResult:
@@ -385,6 +392,11 @@ class MessageStore:
         on return. Raises DiskFullError or StoreReadOnlyError."""
         with refusing(f"log bytes {start}..{end} cannot be kept in a file"):
             return save_copy(self._parts, start, end)
+
+    def mend(self, patches: Sequence[Patch], *, pace: Pace = at_once, again: bool = False) -> None:
+        """See store_mending.mend_store."""
+        mend_store(self._parts, self._write_lock, patches, pace, again=again)
+        self.recovery.mended(patches)
 
     def damage_end(self, offset: int) -> int:
         """See raw_intake.damage_end."""

@@ -31,6 +31,7 @@ from .producers.producer_table import ProducerTable
 from .queues.consume_queue_store import ConsumeQueueStore
 from .queues.queue_table import QueueTable
 from .reads.store_reader import StoreReader
+from .state_files.mend_note import MendNote
 from .state_files.producer_begins import ProducerBeginsFile
 from .state_files.queue_begins import QueueBeginsFile
 from .state_files.recovery_point import RecoveryPointFile
@@ -96,6 +97,8 @@ class StoreParts:
         self.recovery_point = RecoveryPointFile(paths.recovery_point, files)
         self.queue_begins = QueueBeginsFile(paths.queue_begins, files)
         self.producer_begins = ProducerBeginsFile(paths.producer_begins, files)
+        self.mend_note = MendNote(paths.mend_note, files)
+        self.mend_note.load()
 
     def _open_folds(self) -> None:
         paths, files, monotonic = self.paths, self.files, self.clock.monotonic

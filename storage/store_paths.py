@@ -39,4 +39,7 @@ class StorePaths:
         self.log_identity = self.own / "log-identity.json"
         self.seen_time = self.own / "seen-time.json"
         self.time_steps = self.own / "time-steps.json"
+        self.mend_note = self.own / "mended.json"
+        self.scrub = self.own / "scrub.json"
         self.index_state = self.own / "index.json"
+        self.restored = self.own / "restored.json"

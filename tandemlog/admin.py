@@ -29,6 +29,7 @@ from .cluster.node_details import (
     setting_of,
 )
 from .cluster.paging import every_page, pages_of_topics
+from .cluster.scrub_status import ScrubStatus, scrub_of
 from .cluster.takeover import Takeover, takeover_of
 from .cluster.topic_info import ProducerInfo as ProducerInfo
 from .cluster.topic_info import TopicInfo as TopicInfo
@@ -345,6 +346,20 @@ class AsyncAdmin:
         request = admin_pb2.ListConnectionsRequest()
         answer = await node.ask(node.admin.ListConnections, request, self._timeout_ms)
         return connections_of(answer)
+
+    async def scrub_status(self, node_id: str = "") -> ScrubStatus:
+        """How far the scrub of a node is, and what it could not settle (default: of the node that
+        is read from)."""
+        node = await self._reader.node_named(node_id)
+        request = admin_pb2.DescribeScrubRequest()
+        return scrub_of(await node.ask(node.admin.DescribeScrub, request, self._timeout_ms))
+
+    async def begin_scrub(self, node_id: str = "") -> ScrubStatus:
+        """Lets a node begin a round through its log now. Raises InvalidArgumentError where its
+        scrub is off."""
+        node = await self._reader.node_named(node_id)
+        request = admin_pb2.BeginScrubRequest()
+        return scrub_of(await node.ask(node.admin.BeginScrub, request, self._timeout_ms))
 
     async def ranges(self, topics: str | Sequence[str] = ()) -> list[QueueRange]:
         """The ranges of the queues of `topics` (none: of all)."""

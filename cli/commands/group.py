@@ -10,7 +10,6 @@ delete    the group with its offsets; only while no member is there
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 from typing import Annotated, Any
 
 import typer
@@ -23,6 +22,7 @@ from tandemlog.consume.reading.queue_lag import QueueLag
 from tandemlog.consume.work.work_admin import AsyncWorkAdmin, GroupWork
 from tandemlog.errors import InvalidArgumentError, UnknownGroupError, UnknownQueueError
 from tandemlog.format.lease.policy import MAX_ATTEMPTS
+from tandemlog.format.words import queues_text
 
 from ..output.tables import Format, write_lines, write_note, write_rows, write_table
 from ..output.work_tables import (
@@ -361,18 +361,3 @@ def _change_row(change: OffsetChange) -> dict[str, Any]:
         "after": change.after,
         "shift": None if change.before is None else change.after - change.before,
     }
-
-
-def queues_text(queues: Iterable[Queue]) -> str:
-    """Queues in short: `orders 0-3,7 refunds 1`."""
-    texts = []
-    for topic, group in groupby(sorted(queues), key=lambda queue: queue[0]):
-        numbers = [queue_id for _, queue_id in group]
-        spans: list[list[int]] = []
-        for number in numbers:
-            if spans and number == spans[-1][-1] + 1:
-                spans[-1][1:] = [number]
-            else:
-                spans.append([number])
-        texts.append(f"{topic} {','.join('-'.join(map(str, span)) for span in spans)}")
-    return " ".join(texts)

@@ -30,7 +30,7 @@ from ..shared.jobs import (
     shown_job,
 )
 from ..shared.store_options import StoreSizes
-from .archive import Out, export_command, restore_command
+from .export import Out, export_command, restore_export
 from .store import BuildOptions, rebuild_below
 
 Master = Annotated[
@@ -89,7 +89,7 @@ def _say_moved(name: str) -> None:
 
 
 _old_name("export")(export_command)
-_old_name("restore")(restore_command)
+_old_name("restore")(restore_export)
 
 
 @_old_name("rebuild")

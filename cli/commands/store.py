@@ -149,16 +149,16 @@ def rebuild_command(
 
     The old files are set aside first and deleted once the new ones are complete. Exit code 7 means
     that a process has the store open. With --out, the store is only read, and may be a folder of
-    log files or a running node; --spark, --target-mb, --index-tags, --delay-levels and
-    --on-corruption are for that.
+    log files or a running node; --spark, --target-mb, --index-tags, --delay-levels, --on-corruption
+    and --report are for that.
     """
     if out is not None:
         rebuild_below(store, out, sizes, build, options, queues=queues, index=index)
         return
-    if options.spark != NO_MASTER or build != BuildOptions():
+    if options.spark != NO_MASTER or build != BuildOptions() or options.report is not None:
         raise typer.BadParameter(
-            "--spark, --index-tags, --delay-levels and --on-corruption need --out DIR: in place, "
-            "one process that holds the lock of the store rebuilds it"
+            "--spark, --index-tags, --delay-levels, --on-corruption and --report need --out DIR: "
+            "in place, one process that holds the lock of the store rebuilds it"
         )
     _rebuild_in_place(Path(store), sizes, options.form, both=queues == index, queues=queues)
 

@@ -272,7 +272,7 @@ def up_command(
         raise typer.BadParameter(str(error)) from None
     try:
         with locked(directory):
-            cluster = LocalCluster(directory, plan, port)
+            cluster = LocalCluster(directory, plan, port, console=True)
             _choose_ports(cluster, doors)
             cluster.write()
             asyncio.run(_Foreground(cluster, restart=restart).run())
@@ -454,6 +454,7 @@ class _Foreground:
             self._console.print(
                 f"ready: {counted(len(reached), 'node')}, --endpoint {first.endpoint}", markup=False
             )
+            self._console.print(self._cluster.console(), markup=False, soft_wrap=True)
             if self._cluster.security is not None:
                 for line in self._cluster.security.how_to_connect():
                     self._console.print(line, markup=False, soft_wrap=True)

@@ -28,7 +28,12 @@ from tandemlog.logs.jobs.audit import audit
 from tandemlog.logs.jobs.compare import compare as compare_logs
 from tandemlog.logs.jobs.job_result import JobResult
 from tandemlog.logs.reading.log_files import COMMIT_LOG
-from tandemlog.logs.reading.log_source import NODE_PREFIX, LocalLogSource, open_store
+from tandemlog.logs.reading.log_source import (
+    NODE_PREFIX,
+    LocalLogSource,
+    is_stored_archive,
+    open_store,
+)
 from tandemlog_server.storage.config import StoreConfig
 from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 from tandemlog_server.storage.errors import StoreError
@@ -38,8 +43,9 @@ from tandemlog_server.storage.tools.verify import verify
 
 from ..output.progress import byte_progress
 from ..output.tables import write_lines, write_texts
+from ..report.verify_report import Checked, parts_of, verdict_of
 from ..shared.command import new_app
-from ..shared.exit_codes import FAULT
+from ..shared.exit_codes import FAULT, STORE
 from ..shared.failures import CommandError
 from ..shared.jobs import NO_MASTER, Form, Job, JobOptions, LogArgument, check_logs, job_failures
 from ..shared.store_options import StoreSizes, store_config
@@ -80,12 +86,12 @@ def verify_command(
     says up to their positions.
 
     With --against, also compare it with another store: logs byte by byte, queues entry by entry,
-    index entries as a set. With --spark, and for a node or a folder of log files, only the log is
-    checked and compared. Exit code 1 means that something is wrong or differs; the first finding
-    is on stderr, with its file, offset and record. The exit code is also 1 if the two stores have
-    nothing in common to compare, and after a failed fsync, because what is on the disk is unknown
-    until `recover` has dropped the page cache. It is 7 for files that do not fit together; the
-    findings then say what is lost.
+    index entries as a set. With --spark, and for a node, an archive or a folder of log files, only
+    the log is checked and compared. Exit code 1 means that something is wrong or differs; the first
+    finding is on stderr, with its file, offset and record. The exit code is also 1 if the two
+    stores have nothing in common to compare, and after a failed fsync, because what is on the disk
+    is unknown until `recover` has dropped the page cache. It is 7 for files that do not fit
+    together; the findings then say what is lost.
     """
     if exact and against is None:
         raise typer.BadParameter("--exact needs --against STORE")
@@ -113,6 +119,7 @@ def verify_command(
             write_texts([*lines, f"took {row['seconds']} s"])
         else:
             write_lines([row])
+        written = options.report is None or _is_reported(checks, job)
         for check in checks:
             if check.refused is not None:
                 raise check.refused
@@ -125,6 +132,14 @@ def verify_command(
                 f"nothing was compared: {store} and {against} share no confirmed part of the log",
                 FAULT,
             )
+        if not written:
+            raise typer.Exit(STORE)
+
+
+def _is_reported(checks: "Sequence[_Check]", job: Job) -> bool:
+    checked = [check.checked() for check in checks]
+    title = "Comparison of two stores" if len(checked) > 1 else "Check of a store"
+    return job.written(title, verdict_of(checked), parts_of(checked))
 
 
 @dataclass
@@ -142,6 +157,8 @@ class _Check:
     compared: bool = True
     refused: StoreError | None = None
     of_log: dict[str, Any] = field(default_factory=lambda: {"findings": []})
+    job: JobResult | None = None
+    """What a report draws."""
 
     def add_log(self, result: JobResult) -> None:
         """Add what a job found in the log. Of two faults at the same place the job's says more:
@@ -156,6 +173,21 @@ class _Check:
         self.notes += result.notes
         self.notes += [str(_as_fault(each)) for each in result.findings if not each.fault]
         self.of_log["findings"] = [each.row() for each in result.findings]
+        self.job = result
+
+    def checked(self) -> Checked:
+        """As a report has it."""
+        return Checked(
+            self.outcome(),
+            self.figures,
+            self.notes,
+            self.faults,
+            self.of_log["findings"],
+            refused="" if self.refused is None else str(self.refused),
+            pair=self.fault_words[0] == "differs",
+            compared=self.compared,
+            result=self.job,
+        )
 
     def row(self) -> dict[str, Any]:
         return {
@@ -169,13 +201,14 @@ class _Check:
             **self.of_log,
         }
 
+    def outcome(self) -> str:
+        """What was looked at, and what came of it."""
+        outcome = counted(len(self.faults), self.fault_words[1]) if self.faults else self.success
+        return f"{self.sentence}: {outcome if self.compared else 'nothing was compared'}"
+
     def lines(self) -> list[str]:
-        word, count = self.fault_words
-        outcome = counted(len(self.faults), count) if self.faults else self.success
-        if not self.compared:
-            outcome = "nothing was compared"
-        faults = [f"{word}: {fault}" for fault in self.faults]
-        return [*self.notes, *faults, f"{self.sentence}: {outcome}"]
+        faults = [f"{self.fault_words[0]}: {fault}" for fault in self.faults]
+        return [*self.notes, *faults, self.outcome()]
 
 
 def _as_fault(finding: Finding) -> Fault:
@@ -188,8 +221,8 @@ def _config(store: str, sizes: StoreSizes) -> StoreConfig | None:
 
 
 def _is_log_alone(store: str) -> bool:
-    """Whether there is only a log: a node's, or a folder of log files."""
-    if store.startswith(NODE_PREFIX):
+    """Whether there is only a log: a node's, that of an archive, or a folder of log files."""
+    if store.startswith(NODE_PREFIX) or is_stored_archive(store):
         return True
     names = os.listdir(store) if Path(store).is_dir() else []
     return COMMIT_LOG not in names and any(
@@ -241,6 +274,8 @@ def _check_store(store: str, config: StoreConfig, job: Job) -> _Check:
     if refused is not None:
         check.sentence = f"{store}: {_log_sentence(result)}, {LOG_ALONE}"
         check.figures |= _log_figures(result)
+    if job.options.report is not None and result is ends:
+        check.job = _audit(store, job, records=True)  # what a report draws is in the records
     return check
 
 

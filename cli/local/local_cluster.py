@@ -43,7 +43,7 @@ from ..shared.exit_codes import FAULT
 from ..shared.failures import CommandError
 from .local_coordinator import EMBEDDED, NONE, LocalCoordinator, with_package_path
 from .local_doors import DoorPorts, both_doors
-from .local_security import LocalSecurity
+from .local_security import OPERATOR, LocalSecurity
 
 HTTP_PORT_DISTANCE = 100
 DEFAULT_SLAVES = 2
@@ -254,10 +254,14 @@ def _load(path: Path) -> ClusterPlan | None:
 
 
 class LocalCluster:
-    """See the module. `port` is n0's; the others follow, HTTP 100 above each."""
+    """See the module. `port` is n0's; the others follow, HTTP 100 above each. `console`: every node
+    serves one, with changes."""
 
-    def __init__(self, directory: Path, plan: ClusterPlan, port: int) -> None:
+    def __init__(
+        self, directory: Path, plan: ClusterPlan, port: int, *, console: bool = False
+    ) -> None:
         self.directory = directory
+        self._console = console
         self.plan = plan
         elects = plan.coordinator != NONE
         self.security = LocalSecurity(directory, plan.cluster_id) if plan.secure else None
@@ -279,6 +283,14 @@ class LocalCluster:
     @property
     def endpoints(self) -> str:
         return ",".join(node.endpoint for node in self.nodes)
+
+    def console(self) -> str:
+        """A line for people: where the console of the first node is, and how to be let in."""
+        address = f"{self.nodes[0].http_endpoint}/console/"
+        if self.security is None:
+            return f"console: http://{address}"
+        authority, token = self.security.authority, self.security.file(OPERATOR, "token")
+        return f"console: https://{address} (signed by {authority}; log in with {token})"
 
     @property
     def client(self) -> Security:
@@ -340,6 +352,8 @@ class LocalCluster:
             },
             "replication": {"mode": plan.replication, "min_in_sync": plan.min_in_sync},
         }
+        if self._console:
+            settings["console"] = {"enabled": True, "writes": True}
         if node.rocketmq_endpoint:
             settings["rocketmq_clients"] = {
                 "listen": node.rocketmq_endpoint,

@@ -17,8 +17,10 @@ command gets the object.
 
 import functools
 import inspect
+import shlex
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, get_type_hints
 
 import typer
@@ -29,6 +31,18 @@ from .exit_codes import epilog
 from .failures import one_line_errors
 
 _CONNECTING = "tandemlog.connecting"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What was called, for a report: the command with its words, and its arguments by name. The
+    options that say how to connect are left out, since they may hold a token."""
+
+    words: str
+    arguments: tuple[tuple[str, str], ...]
+
+
+_context: ContextVar[Any] = ContextVar("tandemlog.context")
 
 
 class TextCommand(TyperCommand):
@@ -47,6 +61,7 @@ class TextCommand(TyperCommand):
                 if isinstance(text, str) and not _is_utf8(text):
                     raise typer.BadParameter(f"not valid UTF-8: {text!r}", ctx=ctx, param=parameter)
         self._connect(ctx)
+        _context.set(ctx)
         with one_line_errors():
             return super().invoke(ctx)
 
@@ -61,6 +76,24 @@ class TextCommand(TyperCommand):
         endpoint = connecting.choose(*places, endpoint=ctx.params[name] if is_given else "")
         if endpoint:
             ctx.params[name] = endpoint
+
+
+def call() -> Call:
+    """That of the command that runs."""
+    ctx = _context.get()
+    words, arguments = [ctx.command_path], []
+    for parameter in ctx.command.params:
+        value, source = ctx.params.get(parameter.name), ctx.get_parameter_source(parameter.name)
+        if source is None or source.name != "COMMANDLINE" or value is None:
+            continue
+        if parameter.param_type_name == "argument":
+            words.append(shlex.quote(str(value)))
+            arguments.append((parameter.name.capitalize(), str(value)))
+        elif isinstance(value, bool):
+            words += (parameter.opts if value else parameter.secondary_opts)[:1]
+        else:
+            words += [parameter.opts[0], shlex.quote(str(value))]
+    return Call(" ".join(words), tuple(arguments))
 
 
 class CommandApp(typer.Typer):

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import typer
 
 from tandemlog import errors as client_errors
+from tandemlog.archive import errors as archive_errors
 from tandemlog.format.errors import FormatError
 from tandemlog_server.ha.errors import HaError, StateFileError
 from tandemlog_server.node.settings.config_error import ConfigError
@@ -37,6 +38,11 @@ _TABLE: tuple[tuple[type[Exception], int], ...] = (
     (client_errors.InvalidArgumentError, exit_codes.USAGE),
     (client_errors.InvalidMessageError, exit_codes.USAGE),
     (client_errors.SecurityError, exit_codes.USAGE),
+    (archive_errors.ArchiveUrlError, exit_codes.USAGE),
+    (archive_errors.ArchiveUnavailableError, exit_codes.UNREACHABLE),
+    (archive_errors.NotArchivedError, exit_codes.NOT_FOUND),
+    (archive_errors.BackupRefusedError, exit_codes.REFUSED),
+    (archive_errors.ArchiveError, exit_codes.STORE),
     (client_errors.TandemlogError, exit_codes.REFUSED),
     (StoreError, exit_codes.STORE),
     (StateFileError, exit_codes.STORE),

@@ -1,6 +1,7 @@
 """Runs a job over whole logs for a command: where it runs, what goes wrong, how its result looks.
 
     --spark MASTER    executors of Spark; without it the tasks run one after the other, here
+    --report FILE     the result again, as a page with plots (cli/report)
 
 The jobs (tandemlog.logs) need neither Spark nor Java. Some need Arrow, and Spark comes with an
 extra: so nothing of them is imported before a command runs, and what is missing is said by name.
@@ -10,7 +11,8 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,8 +27,11 @@ from tandemlog.spark.spark_version import version_fault
 
 from ..output.progress import progress_bar
 from ..output.tables import cell_text, write_note, write_table, write_texts
+from ..report.page import Part, Report, Verdict, time_text
 from . import connecting, exit_codes
+from .command import call
 from .failures import CommandError
+from .report_file import ReportOption, check_place, version, write_report
 
 Result = TypeVar("Result")
 NO_MASTER = "none"
@@ -46,8 +51,8 @@ LogArgument = Annotated[
     str,
     typer.Argument(
         metavar="STORE",
-        help="Folder of a store or of its commit log, written by tandemlog or RocketMQ; or "
-        "node:HOST:PORT for the log of a running node.",
+        help="Folder of a store or of its commit log, written by tandemlog or RocketMQ; an archive "
+        "or a backup, a folder or a URL; or node:HOST:PORT for the log of a running node.",
     ),
 ]
 FormOption = Annotated[
@@ -81,6 +86,7 @@ class JobOptions:
     spark: SparkOption = NO_MASTER
     target_mb: TargetMb = TARGET_MB
     form: FormOption = Form.TABLE
+    report: ReportOption = None
 
     @property
     def target_bytes(self) -> int:
@@ -97,8 +103,11 @@ class Job:
         self.result: Any = None
         self._name = name
         self._spark: Any = None
+        self._began = time.time(), time.monotonic()
 
     def __enter__(self) -> Self:
+        if self.options.report is not None:
+            check_place(self.options.report)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -117,6 +126,23 @@ class Job:
                 ).spark_session(f"tandemlog {self._name}", self.options.spark)
             self.result = result = work(executor, *arguments, progress=progress, **named)
         return result
+
+    def written(self, title: str, verdict: Verdict, parts: Sequence[Part]) -> bool:
+        """Write the report for --report; False if that failed, which is said then."""
+        path = self.options.report
+        if path is None:
+            return True
+        began, started = self._began
+        spark, called = self.options.spark, call()
+        facts = [
+            ("Command", called.words),
+            *called.arguments,
+            ("Ran", "in one process" if spark == NO_MASTER else f"on Spark, {spark}"),
+            ("Began", time_text(int(1000 * began))),
+            ("Took", f"{time.monotonic() - started:.1f} s"),
+            ("Version", version()),
+        ]
+        return write_report(path, Report(title, facts, verdict, list(parts)))
 
 
 def check_logs(*stores: str) -> None:
@@ -154,8 +180,17 @@ def shown_job(name: str, options: JobOptions, module: str = "") -> Iterator[Job]
             job.module = loaded(module or f"tandemlog.logs.jobs.{name}")
             yield job
         _show(job.result, options.form)
+        written = options.report is None or _is_reported(job)
     if not job.result.holds:
         raise typer.Exit(exit_codes.FAULT)
+    if not written:
+        raise typer.Exit(exit_codes.STORE)
+
+
+def _is_reported(job: Job) -> bool:
+    texts = loaded("tandemlog_server.cli.report.job_report")
+    result = job.result
+    return job.written(texts.title_of(result.job), texts.verdict_of(result), texts.parts_of(result))
 
 
 def _exit_code(problem: job_errors.PipelineError) -> int:

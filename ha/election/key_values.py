@@ -88,6 +88,12 @@ class MemberValue:
         return Member(self.node_id, self.incarnation)
 
     @property
+    def newest_epoch(self) -> int:
+        """The highest epoch that this node knows. A log that was restored, or that a broker wrote,
+        has terms that the node has neither led nor followed."""
+        return max(self.accepted_epoch, self.last_epoch)
+
+    @property
     def standing(self) -> tuple[int, int, int]:
         """The more, the better a leader: the newest history first, then the longest log."""
         return self.last_epoch, self.end_offset, self.priority

@@ -279,7 +279,7 @@ class RoleLoop:
         best = max(able, key=_founding_order, default=None)
         if best is None or best.node_id != own.me.node_id:
             return Wait("another node has the newest log and founds the cluster", 0.2)
-        above = max(each.accepted_epoch for each in able)
+        above = max(each.newest_epoch for each in snapshot.members.values())
         txn = first_record(self._keys, Candidate(own.me, own.lease), fresh_uuid, above, now_ms)
         return Send(txn, "the first election of this cluster")
 
@@ -458,4 +458,4 @@ def _election_order(each: MemberValue) -> tuple[tuple[int, int, int], str]:
 
 def _founding_order(each: MemberValue) -> tuple[int, tuple[int, int, int], list[int]]:
     """The newest log; of equal ones the smallest name."""
-    return each.accepted_epoch, each.standing, [-ord(char) for char in each.node_id]
+    return each.newest_epoch, each.standing, [-ord(char) for char in each.node_id]

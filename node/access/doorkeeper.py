@@ -12,6 +12,7 @@ connection: another caller may come from the same address and port a moment late
 """
 
 import datetime
+import secrets
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
@@ -47,6 +48,10 @@ UNKNOWN_KEY = (
     "the access key is not one of the access file of this node: it may have been taken out"
 )
 EXPIRED = "the certificate has expired since this connection began: connect with a renewed one"
+PASS = "tandemlog-pass-"
+PASS_OF_ANOTHER = (
+    "this node has not seen the certificate by which you are logged in: open its own console"
+)
 BAD_HEADER = "the authorization must be: Bearer, a space, and the token of an identity"
 
 
@@ -84,6 +89,7 @@ class Doorkeeper:
         self.streaming: set[str] = set()
         """Connections with a stream of replication, which is no call of a client."""
         self._met: OrderedDict[str, None] = OrderedDict()
+        self._passes: dict[bytes, bytes] = {}
         self.callers: set[Caller] = set()
         """Of all calls in progress."""
 
@@ -106,7 +112,33 @@ class Doorkeeper:
     def identify(self, authorization: str, certificate: bytes | None) -> Who:
         """Who calls, by the value of its header `authorization` (empty: none) and its certificate
         in PEM or DER. Raises NotKnownError."""
+        if (lent := self._passed(authorization)) is not None:
+            return self._who(None, lent)
         return self._who(self._token_hash(authorization), certificate)
+
+    def give_pass(self, certificate: bytes) -> str:
+        """A token that stands for the holder of `certificate` at this node, until it is given to
+        `take_pass`: for a part of this node that calls it on behalf of a caller, whose certificate
+        it cannot show. Whether the certificate counts is decided at each call."""
+        token = PASS + secrets.token_urlsafe(32)
+        self._passes[digest_of(token)] = certificate
+        return token
+
+    def take_pass(self, token: str) -> None:
+        """From now on `token` is unknown."""
+        self._passes.pop(digest_of(token), None)
+
+    def _passed(self, authorization: str) -> bytes | None:
+        """The certificate that the pass in `authorization` stands for; None if it has no pass.
+        Raises NotKnownError for a pass of another node: the connection's own certificate is that of
+        the node, and not the caller's."""
+        token = authorization.partition(" ")[2].strip()
+        if not token.startswith(PASS):
+            return None
+        certificate = self._passes.get(digest_of(token))
+        if certificate is None:
+            raise NotKnownError(PASS_OF_ANOTHER)
+        return certificate
 
     def identify_key(self, access_key: str, certificate: bytes | None) -> tuple[Who, str]:
         """Who has this access key, and the secret by which the caller must have signed what it
@@ -120,6 +152,8 @@ class Doorkeeper:
 
     def check_token(self, authorization: str) -> None:
         """Refuse what can be refused before the certificate is known. Raises NotKnownError."""
+        if self._passed(authorization) is not None:
+            return
         token_hash = self._token_hash(authorization)
         if token_hash is None:
             if not self.certificates_required:

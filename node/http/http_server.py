@@ -20,7 +20,7 @@ imports, and after a crash the first put would wait for them.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import Protocol
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -37,6 +37,15 @@ from .bounded_site import BoundedSite
 from .health import PATHS, BadQueryError, faults
 from .metrics import CONTENT_TYPE, Metrics
 from .node_numbers import Observed
+from .requests import certificate_of, peer_of
+
+
+class Part(Protocol):
+    """What adds paths of its own below `prefix`, and decides itself who may ask for them."""
+
+    prefix: str
+
+    def add_to(self, application: web.Application) -> None: ...
 
 
 class HttpServer:
@@ -49,8 +58,10 @@ class HttpServer:
         elections: ElectionService | None = None,
         security: NodeSecurity | None = None,
         bounds: ConnectionBounds = ConnectionBounds(),  # noqa: B008
+        part: Part | None = None,
     ) -> None:
         self._node = node
+        self._part = part
         self._elections = elections
         self._security = security
         self._bounds = bounds
@@ -62,8 +73,11 @@ class HttpServer:
         """Every path that is served, behind the gate."""
         security = self._security
         application = web.Application()
+        if self._part is not None:
+            self._part.add_to(application)
         if security is not None and security.doorkeeper.active:
-            application.middlewares.append(gate(security.doorkeeper))
+            elsewhere = "" if self._part is None else self._part.prefix
+            application.middlewares.append(gate(security.doorkeeper, elsewhere))
         for path in PATHS:
             application.router.add_get(path, self._answer_for(path))
             application.router.add_options(path, self._answer_for(path))
@@ -133,37 +147,29 @@ class HttpServer:
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
 
 
-def gate(keeper: Doorkeeper) -> Middleware:
-    """The middleware that lets in callers whom `keeper` knows."""
+def gate(keeper: Doorkeeper, elsewhere: str = "") -> Middleware:
+    """The middleware that lets in callers whom `keeper` knows. Paths below `elsewhere` have a gate
+    of their own."""
 
     @web.middleware
     async def admit(request: web.Request, handler: Handler) -> web.StreamResponse:
         resource = request.match_info.route.resource
         path = "(no such path)" if resource is None else resource.canonical
-        if keeper.open_health and path in PATHS:
+        below = elsewhere and request.path.startswith(elsewhere + "/")
+        if below or (keeper.open_health and path in PATHS):
             return await handler(request)
         try:
             # repeated headers are joined, which never equals a token: see authorization_of
             authorization = ", ".join(request.headers.getall("Authorization", ()))
-            keeper.identify(authorization, _certificate(request))
+            keeper.identify(authorization, certificate_of(request))
         except NotKnownError as error:
-            keeper.audit.refused(f"HTTP {path}", "", _peer(request), str(error))
+            keeper.audit.refused(f"HTTP {path}", "", peer_of(request), str(error))
             return web.json_response(
                 {"error": str(error)}, status=401, headers={"WWW-Authenticate": "Bearer"}
             )
         return await handler(request)
 
     return admit
-
-
-def _certificate(request: web.Request) -> bytes | None:
-    tls: Any = request.get_extra_info("ssl_object")
-    return None if tls is None else cast("bytes | None", tls.getpeercert(binary_form=True))
-
-
-def _peer(request: web.Request) -> str:
-    name: Any = request.get_extra_info("peername")
-    return f"{name[0]}:{name[1]}" if name else "-"
 
 
 def _node(status: common_pb2.NodeStatus) -> dict[str, object]:
@@ -198,8 +204,9 @@ async def serve_http(
     elections: ElectionService | None = None,
     security: NodeSecurity | None = None,
     bounds: ConnectionBounds = ConnectionBounds(),  # noqa: B008
+    part: Part | None = None,
 ) -> HttpServer:
     """Listen on (host, port) for `node`."""
-    server = HttpServer(node, Metrics(cluster_id, node_id), elections, security, bounds)
+    server = HttpServer(node, Metrics(cluster_id, node_id), elections, security, bounds, part)
     await server.start(*endpoint)
     return server

@@ -5,7 +5,9 @@ and help text from here, and docs/monitoring.md is written from it (monitoring_d
 that is not in the table cannot be exported.
 """
 
+from .archive_families import ARCHIVE
 from .metric_family import Section, counter, gauge, histogram
+from .scrub_families import SCRUB
 
 _NODE = Section(
     "The node",
@@ -467,7 +469,7 @@ _BOUNDS = Section(
 
 SECTIONS = (
     _NODE, _PUTS, _READS, _GROUPS, _DELAYS, _WORK, _TRANSACTIONS, _REPLICATION, _ELECTIONS, _LOG,
-    _CALLS, _DOORS, _BOUNDS,
+    ARCHIVE, SCRUB, _CALLS, _DOORS, _BOUNDS,
 )  # fmt: skip
 FAMILIES = {family.name: family for section in SECTIONS for family in section.families}
 

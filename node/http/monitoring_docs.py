@@ -21,7 +21,7 @@ the metrics of a node.
 | question | where |
 |---|---|
 | Is everything well? | `tandemlog check`: exit code 0, 1 or 2, and a sentence |
-| Who is master, who lags? | `tandemlog list`; row *Cluster* of the dashboard |
+| Who is master, who lags? | `tandemlog top`, live, or `list`; row *Cluster* of the dashboard |
 | Are puts acknowledged? | the sum of `can_ack` is 1; the rate of `acks_total` by result |
 | Are puts slow? | `ack_seconds`; of it `append_seconds`, `flush_seconds`, `confirm_seconds` |
 | Do consumers keep up? | `consumer_lag_seconds`: how old is what they read |

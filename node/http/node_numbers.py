@@ -97,7 +97,9 @@ class NodeCounters:
         waiting: Sized,
         acks: AckStats,
         leads: Callable[[], bool],
+        scrub: Callable[[], Mapping[str, float]] = dict,
         certificate_expiry_s: Callable[[], float | None] = lambda: None,
+        archived: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         self._config = config
         self._store = store
@@ -118,7 +120,9 @@ class NodeCounters:
             leads=leads,
             monotonic=store.clock.monotonic,
         )
+        self._scrub = scrub
         self._certificate_expiry_s = certificate_expiry_s
+        self._archived = archived
 
     def statistics(self) -> Mapping[str, float]:
         """Every counter of the store, and how far its parts are behind."""
@@ -137,6 +141,8 @@ class NodeCounters:
             **_delay_statistics(self._delays),
             **_work_statistics(self._work()),
             **self._transactions.numbers(),
+            **self._scrub(),
+            **self._archived(),
         }
 
     def _group_numbers(self, doors: Iterable[DoorNumbers]) -> Mapping[str, GroupNumbers]:

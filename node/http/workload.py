@@ -13,7 +13,7 @@ All of this runs in a thread: it takes some time with thousands of topics, and i
 One scrape at a time.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +23,7 @@ from tandemlog_server.storage.errors import StoreError
 from tandemlog_server.storage.message_store import MessageStore
 
 from ..pulls.group_activity import OTHER
+from ..pulls.group_places import group_places
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -97,6 +98,10 @@ class Workload:
         topics, folded_topics = self._traffic()
         lags, folded_lags = self._lags.read() if self._leads() else ({}, 0)
         return WorkloadNumbers(topics, lags, folded_topics, folded_lags, self._delayed())
+
+    def traffic(self) -> Mapping[str, TopicNumbers]:
+        """By topic, since the store was opened."""
+        return self._traffic()[0]
 
     def _delayed(self) -> dict[str, int]:
         now_ms, delays = self._store.clock.now_ms(), self._store.delays
@@ -190,33 +195,19 @@ class LagReader:
         may_read: bool,
     ) -> Lag:
         lag = Lag()
-        for queue_id, dense, offset, behind in self._behind(group, topic):
-            lag.messages += behind
-            key = (group, topic, queue_id)
+        for place in group_places(self._store, group, topic):
+            if not place.messages:
+                continue
+            lag.messages += place.messages
+            offset, key = place.next, (group, topic, place.queue_id)
             time_there = self._times.get(key)
             if (time_there is None or time_there[0] != offset) and may_read:
-                time_ms = self._store_time(dense, offset)
+                time_ms = self._store_time(place.dense, offset)
                 time_there = (offset, time_ms) if time_ms >= 0 else time_there
             if time_there is not None:
                 times[key] = time_there
                 lag.seconds = max(lag.seconds, (now_ms - time_there[1]) / 1000)
         return lag
-
-    def _behind(self, group: str, topic: str) -> Iterator[tuple[int, int, int, int]]:
-        """(queue id, dense index, next queue offset of the group, messages from there on) of each
-        queue with any."""
-        queues, table = self._store.queues, self._store.queue_table
-        for queue_id, committed in self._store.consumer_offsets.of_pair(topic, group).items():
-            dense = table.get(topic, queue_id)
-            if dense < 0:
-                continue
-            try:
-                end = queues.max_offset(dense)
-                offset = committed if committed >= end else max(committed, queues.min_offset(dense))
-            except (StoreError, OSError):
-                continue  # it is being rebuilt, or the disk has trouble: the log says more
-            if offset < end:
-                yield queue_id, dense, offset, end - offset
 
     def _store_time(self, dense: int, queue_offset: int) -> int:
         """In ms; -1 if it cannot be read."""

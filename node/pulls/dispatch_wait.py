@@ -44,9 +44,7 @@ class DispatchWait:
     async def ends_known(self) -> None:
         """Wait until the queues have everything that was acknowledged before now. Raises
         RequestRefusedError while that is not so."""
-        store = self._store
-        term = store.epochs.table.last
-        target = max(store.confirmed.value, 0 if term is None else term.start_offset)
+        store, target = self._store, self._acknowledged()
         await self.reach(target)
         if store.reputed.value < target:
             raise RequestRefusedError(
@@ -56,11 +54,18 @@ class DispatchWait:
                 "where queues end is known when it is there; try again in a moment",
             )
 
-    async def confirmed(self) -> None:
-        """Wait until what is confirmed now is in queues and index."""
-        confirmed = self._store.confirmed.value
-        if confirmed - self._store.reputed.value <= DISPATCH_WAIT_BYTES:
-            await self.reach(confirmed)
+    def _acknowledged(self) -> int:
+        """The log offset before which everything lies that may have been acknowledged: a master
+        that has just begun knows of what its predecessor acknowledged before it is confirmed."""
+        term = self._store.epochs.table.last
+        return max(self._store.confirmed.value, 0 if term is None else term.start_offset)
+
+    async def confirmed(self) -> bool:
+        """Wait until what was acknowledged before now is in queues and index; whether it is."""
+        target = self._acknowledged()
+        if target - self._store.reputed.value <= DISPATCH_WAIT_BYTES:
+            await self.reach(target)
+        return self._store.reputed.value >= target
 
     async def reach(self, target: int) -> None:
         """Wait until the log is dispatched up to the log offset `target`."""

@@ -13,7 +13,7 @@ from .known_queues import KnownQueues
 from .long_polling import LongPolling
 from .queue_reads import FAR_BEHIND_MEMORY_SHARE, QueueReads
 from .read_turns import ReadTurns
-from .reading import PullLimits
+from .reading import Cold, PullLimits
 
 
 def node_reads(
@@ -24,6 +24,7 @@ def node_reads(
     config: NodeConfig,
     *,
     on_slave: Callable[[], bool],
+    cold: Cold | None = None,
 ) -> QueueReads:
     """In the event loop, which it wakes from reput's thread."""
     polling = LongPolling(asyncio.get_running_loop(), lambda: store.queue_table.count)
@@ -46,4 +47,5 @@ def node_reads(
         ),
         groups=groups,
         log_term=lambda: store.log_identity.newest,
+        cold=cold,
     )

@@ -14,7 +14,8 @@ too; a task looks at what has come then, and waits on if there is no such tag.
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Generic, Protocol
+from functools import partial
+from typing import Any, Generic, Protocol
 
 from ..access.caller import Caller
 from .long_polling import LongPolling
@@ -22,7 +23,7 @@ from .reading import Encode, Made, Place, Wanted
 from .waiting_places import WaitingPlaces
 
 Answered = Callable[[Made | None, Exception | None], None]
-"""Takes the answer, or why there is none. Called once."""
+"""Takes the answer, or why there is none; neither for a pull that was given up. Called once."""
 
 
 class Reads(Protocol):
@@ -51,7 +52,8 @@ class Reads(Protocol):
 
 @dataclass(slots=True, eq=False)
 class ParkedRead(Generic[Made]):
-    """A pull that waits; `deadline` by the loop's clock. `queue`: its number when it began."""
+    """A pull that waits; `deadline` by the loop's clock. `queue`: the number with which it waits;
+    `task`: the one that reads for it."""
 
     wanted: Wanted
     caller: Caller
@@ -61,6 +63,7 @@ class ParkedRead(Generic[Made]):
     deadline: float
     interrupts: int
     look: Callable[["ParkedRead[Made]"], None]
+    task: asyncio.Task[Made] | None = None
 
     def set(self) -> None:
         """Something happened for which it waits (the Waiter of long_polling.py)."""
@@ -74,7 +77,7 @@ class ParkedReads:
         self._reads = reads
         self._polling = polling
         self._places = places
-        self._reading: set[asyncio.Task[None]] = set()
+        self._reading: set[asyncio.Task[Any]] = set()
 
     def park(
         self,
@@ -101,11 +104,9 @@ class ParkedReads:
         except BaseException:
             self._places.give_back(caller.holder, 1)
             raise
-        # in this turn of the loop: reput tells it what comes from now on, and the queue was looked
-        # at before that
         self._polling.enter(parked, (queue,), deadline)
         try:
-            waits = reads.at_end(place, queue)
+            waits = self._waits(parked)
         except BaseException:
             self._leave(parked)
             raise
@@ -115,25 +116,23 @@ class ParkedReads:
         return None
 
     def end(self, parked: ParkedRead[Made]) -> None:
-        """Answer it with what there is, if it still waits: its client may be gone."""
+        """Answer it with what there is, if it still waits: its client may be gone. One that is
+        read by a task is given up."""
         if self._polling.has(parked):
             self._leave(parked)
             self._answer(parked, over=True)
+        elif parked.task is not None:
+            parked.task.cancel()
 
     def _look(self, parked: ParkedRead[Made]) -> None:
-        reads, place = self._reads, parked.wanted.places[0]
+        reads = self._reads
         try:
             over = (
                 reads.closed
                 or parked.interrupts != reads.interrupts
                 or asyncio.get_running_loop().time() >= parked.deadline
             )
-            queue = reads.number(place)
-            if not over and reads.at_end(place, queue):
-                if queue != parked.queue:  # it has a number now
-                    self._polling.leave(parked, (parked.queue,))
-                    parked.queue = queue
-                    self._polling.enter(parked, (queue,), parked.deadline)
+            if not over and self._waits(parked):
                 return
         except Exception as problem:
             self._leave(parked)
@@ -141,6 +140,17 @@ class ParkedReads:
             return
         self._leave(parked)
         self._answer(parked, over=over)
+
+    def _waits(self, parked: ParkedRead[Made]) -> bool:
+        """Whether the queue ends at the place of a pull that has entered. Reput may give the queue
+        its number at any moment, and tells who waits for that number only: so the look comes after
+        the pull has entered with the number that the queue has."""
+        place = parked.wanted.places[0]
+        while (queue := self._reads.number(place)) != parked.queue:
+            self._polling.leave(parked, (parked.queue,))
+            parked.queue = queue
+            self._polling.enter(parked, (queue,), parked.deadline)
+        return self._reads.at_end(place, queue)
 
     def _leave(self, parked: ParkedRead[Made]) -> None:
         self._polling.leave(parked, (parked.queue,))
@@ -159,15 +169,20 @@ class ParkedReads:
             parked.answered(answer, None)
             return
         task = asyncio.get_running_loop().create_task(self._read(parked, over=over))
+        parked.task = task
         self._reading.add(task)
-        task.add_done_callback(self._reading.discard)
+        task.add_done_callback(partial(self._was_read, parked))
 
-    async def _read(self, parked: ParkedRead[Made], *, over: bool) -> None:
+    async def _read(self, parked: ParkedRead[Made], *, over: bool) -> Made:
         left_s = 0.0 if over else parked.deadline - asyncio.get_running_loop().time()
         wanted = replace(parked.wanted, wait_ms=max(0, round(1000 * left_s)))
-        try:
-            answer = await self._reads.read(wanted, parked.caller, parked.encode)
-        except Exception as problem:
+        return await self._reads.read(wanted, parked.caller, parked.encode)
+
+    def _was_read(self, parked: ParkedRead[Made], task: asyncio.Task[Made]) -> None:
+        self._reading.discard(task)
+        if task.cancelled():
+            parked.answered(None, None)
+        elif isinstance(problem := task.exception(), Exception):
             parked.answered(None, problem)
         else:
-            parked.answered(answer, None)
+            parked.answered(task.result(), None)

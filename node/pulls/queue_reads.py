@@ -6,7 +6,8 @@
 
 Every door that clients pull by has its own requests and answers, and this one reader. A few
 messages of one queue that are in memory are read in the loop (`read_now`): a turn in a thread costs
-more than they do. A long poll of one queue may wait without a task, too (`park`).
+more than they do. How many one turn of the loop reads for all callers is bounded (loop_share.py);
+a thread reads the others. A long poll of one queue may wait without a task, too (`park`).
 
 One round reads the positions in the order of the request until the response is full. Without a wait
 that is one get of each queue, with RocketMQ's status and next offset. A long poll whose filter
@@ -39,19 +40,26 @@ What a filter has skipped counts only in the log in which it was: when the node'
 another term since the round before, it may have been cut, and other messages may have the offsets
 that were skipped. So the pull begins again where its request does.
 
+What the files do not have any more may be in an archive (node/archive/cold_reader.py). A round that
+meets such an offset begins again in a thread that may wait for it, and ends there after COLD_S.
+Queues that the archive does not give now are left out, if another one has messages.
+
 The hint to read from a slave follows RocketMQ's rule too: if the messages lie further behind the
 end of the log than FAR_BEHIND_MEMORY_SHARE of the memory, they come from the disk.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic
 
+from tandemlog.archive.errors import ArchiveError
 from tandemlog.format.filter.expression import Condition
 from tandemlog.format.filter.parser import parse
+from tandemlog_server.storage.errors import StoreBusyError
 from tandemlog_server.storage.reads.results import GetResult, GetStatus
 from tandemlog_server.storage.reads.store_reader import StoreReader
 from tandemlog_server.storage.stats import LatencyHistogram
@@ -59,9 +67,21 @@ from tandemlog_server.storage.stats import LatencyHistogram
 from ..access.caller import Caller
 from .group_activity import GroupActivity
 from .long_polling import UNKNOWN_QUEUE, LongPolling
+from .loop_share import LoopShare
 from .parked_reads import Answered, ParkedRead, ParkedReads
 from .read_turns import SMALL_BYTES, ReadTurns
-from .reading import Encode, Made, Place, Position, PullLimits, QueueRead, Reading, Wanted
+from .reading import (
+    Cold,
+    Encode,
+    Gets,
+    Made,
+    Place,
+    Position,
+    PullLimits,
+    QueueRead,
+    Reading,
+    Wanted,
+)
 from .waiting_places import WaitingPlaces
 
 QUICK_POSITIONS = 512
@@ -73,6 +93,7 @@ SCAN_UNITS = 1 << 19
 _LEAST_SCANNED = 64
 
 PASSED_WAIT_S = 1.0
+COLD_S = 1.0
 
 FAR_BEHIND_MEMORY_SHARE = 0.4
 
@@ -98,7 +119,7 @@ _BEYOND_END = frozenset(
 class _Pull(Generic[Made]):
     """A request in progress; `gone` tells the thread that its caller no longer waits. `waited_s`
     is what it spent waiting for a message, `messages` are those of its last round. `log_term`: of
-    the log in which `positions` have moved."""
+    the log in which `positions` have moved. `dispatched`: see Reading."""
 
     wanted: Wanted
     encode: Encode[Made]
@@ -109,18 +130,21 @@ class _Pull(Generic[Made]):
     messages: int = 0
     record_bytes: int = 0
     log_term: tuple[int, int] | None = None
+    dispatched: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class _Round(Generic[Made]):
     """An encoded answer (none: as if there had been a round), its bytes, and whether to give it
-    now; `ends` are those of its queues that it saw. `beyond`: a queue ended before its position."""
+    now; `ends` are those of its queues that it saw. `beyond`: a queue ended before its position.
+    `is_cold`: it ended at messages that only the archive may have."""
 
     answer: Made | None
     size: int
     done: bool
     ends: Sequence[int]
     beyond: bool = False
+    is_cold: bool = False
 
 
 class QueueReads:
@@ -129,7 +153,7 @@ class QueueReads:
     `ends(numbers)` is where these queues end, no offset for one that cannot be read; `end(number)`
     is the same of one, and raises if it cannot be read; `log_term()` names the log
     (LogHistory.newest); `dispatched` waits a moment until what is confirmed now is in the
-    queues."""
+    queues, and says whether it is."""
 
     def __init__(
         self,
@@ -141,11 +165,12 @@ class QueueReads:
         dense: Callable[[str, int], int],
         ends: Callable[[Sequence[int]], Sequence[int]],
         end: Callable[[int], int] | None = None,
-        dispatched: Callable[[], Awaitable[None]],
+        dispatched: Callable[[], Awaitable[bool]],
         on_slave: Callable[[], bool],
         limits: PullLimits,
         groups: GroupActivity | None = None,
         log_term: Callable[[], tuple[int, int]] = lambda: (0, 0),
+        cold: Cold | None = None,
     ) -> None:
         self._store = store
         self._groups = groups
@@ -161,8 +186,10 @@ class QueueReads:
         self._on_slave = on_slave
         self.limits = limits
         self._log_term = log_term
+        self.cold = cold
         self._places = WaitingPlaces(limits.long_polls)
         self._parked = ParkedReads(self, long_polling, self._places)
+        self.loop_share = LoopShare()
         self.interrupts = 0
         """How often all waits were ended."""
         self.closed = False
@@ -190,6 +217,8 @@ class QueueReads:
         None if `read` has to be asked. Belongs to the loop. Raises as `read`."""
         if len(wanted.places) != 1 or wanted.narrow or not wanted.max_messages:
             return None
+        if not self.loop_share.has_room():
+            return None
         room = min(wanted.max_bytes or self.limits.max_bytes, self.limits.max_bytes)
         if not self._turns.may_read_now(caller, room):
             return None
@@ -204,6 +233,7 @@ class QueueReads:
             result = self._store.get_nothing(place.topic, place.queue_id, place.queue_offset)
         if result is None:
             return None
+        self.loop_share.take(len(result.sizes))
         reading = Reading(*log_term, filtered=False, on_slave=self._on_slave())
         reading.queues.append(QueueRead(0, result, result.next_offset, beyond=False))
         reading.far_behind = result.behind > self.limits.far_behind_bytes
@@ -317,18 +347,24 @@ class QueueReads:
     async def _read_round(self, pull: _Pull[Made], caller: Caller) -> _Round[Made]:
         round_ = await self._read_once(pull, caller)
         if round_.beyond:
-            await self._dispatched()
+            pull.dispatched = await self._dispatched()
             round_ = await self._read_once(pull, caller)
         return round_
 
     async def _read_once(self, pull: _Pull[Made], caller: Caller) -> _Round[Made]:
         self._turns.release(caller)
-        return await self._turns.run(
+        round_ = await self._turns.run(
             caller,
-            partial(self._round, pull),
+            partial(self._round, pull, self._store),
             room=pull.room,
             size_of=lambda answer: answer.size,
         )
+        if round_.is_cold:
+            assert self.cold is not None
+            work = partial(self._round, pull, self.cold.reader)
+            round_ = await self.cold.run(caller, work)
+            self._turns.hold(caller, round_.size)
+        return round_
 
     @contextmanager
     def _waits(self, holder: str, queues: int) -> Iterator[None]:
@@ -346,9 +382,12 @@ class QueueReads:
             positions.append(Position(index, each.topic, each.queue_id, each.queue_offset))
         return positions
 
-    def _round(self, pull: _Pull[Made]) -> _Round[Made]:
-        """Read the queues once. Runs in a reader thread."""
+    def _round(self, pull: _Pull[Made], store: Gets) -> _Round[Made]:
+        """Read the queues of `store` once. Runs in a reader thread."""
         wanted = pull.wanted
+        is_warm = store is self._store
+        failed: Exception | None = None
+        cold_ends_at = time.monotonic() + COLD_S
         # before the reads: what a slave's log is cut behind has left its queues by then
         log_term = self._log_term()
         if not pull.positions or pull.log_term not in (None, log_term):
@@ -356,6 +395,7 @@ class QueueReads:
         pull.log_term = log_term
         condition = parse(wanted.filter) if wanted.filter else None
         reading = Reading(*log_term, condition is not None, self._on_slave())
+        reading.dispatched = pull.dispatched
         ends = []
         room, scan = pull.room, SCAN_UNITS
         messages = 0
@@ -363,7 +403,18 @@ class QueueReads:
         for position in pull.positions:
             if pull.gone:
                 break
-            result, moved, scanned = self._read(pull, position, room, condition, scan)
+            floor = self.cold.reader.floor() if self.cold else 0
+            try:
+                result, moved, scanned = self._read(pull, store, position, room, condition, scan)
+            except (ArchiveError, StoreBusyError) as error:
+                if is_warm:
+                    raise
+                failed = failed or error
+                if time.monotonic() < cold_ends_at:
+                    continue
+                break
+            if is_warm and self.cold and self.cold.reader.may_have_missed(result, floor):
+                return _Round(None, 0, False, (), is_cold=True)
             beyond = result.status in _BEYOND_END and position.queue_offset > 0
             any_beyond = any_beyond or beyond
             waits = reading.on_slave and wanted.behind_wait_s > 0
@@ -376,8 +427,12 @@ class QueueReads:
             messages += len(result.sizes)
             room -= len(result.records)
             scan -= scanned
-            if room <= 0 or scan <= 0:
+            if room <= 0 or scan <= 0 or not (is_warm or time.monotonic() < cold_ends_at):
                 break
+        if failed is not None:
+            if not messages:
+                raise failed
+            done = True
         pull.messages, pull.record_bytes = messages, pull.room - room
         answer, size = pull.encode(reading)
         return _Round(answer, size, done, ends, any_beyond)
@@ -385,6 +440,7 @@ class QueueReads:
     def _read(
         self,
         pull: _Pull[Made],
+        store: Gets,
         position: Position,
         room: int,
         condition: Condition | None,
@@ -397,7 +453,7 @@ class QueueReads:
         gets = MAX_FILTER_ROUNDS if wanted.wait_ms > 0 else 1
         for _ in range(gets):
             before = position.queue_offset
-            result = self._store.get(
+            result = store.get(
                 position.topic,
                 position.queue_id,
                 before,

@@ -1,10 +1,14 @@
 """What a pull wants of the queues, and what one reading of them gave."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, TypeVar
 
+from tandemlog.format.filter.expression import Condition
+from tandemlog_server.storage.queues.queue_search import Boundary
 from tandemlog_server.storage.reads.results import GetResult
+
+from ..access.caller import Caller
 
 Made = TypeVar("Made")
 
@@ -29,6 +33,53 @@ class Place(Protocol):
     def queue_id(self) -> int: ...
     @property
     def queue_offset(self) -> int: ...
+
+
+class Gets(Protocol):
+    """What a round reads with: a store's reader, or one that reads the archive too."""
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_messages: int,
+        max_bytes: int,
+        tag_hashes: Collection[int] = (),
+        condition: Condition | None = None,
+        /,
+    ) -> GetResult: ...
+
+
+class ColdBegin(Protocol):
+    """The number of a queue's first message in the archive, and its store time (ms)."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def time_ms(self) -> int: ...
+
+
+class ColdGets(Gets, Protocol):
+    """See node/archive/cold_reader.py."""
+
+    def floor(self) -> int: ...
+    def may_have_missed(self, result: GetResult, floor: int, /) -> bool: ...
+    def may_be_older(self, topic: str, queue_id: int, found: int, /) -> bool: ...
+    def search_offset(
+        self, topic: str, queue_id: int, timestamp: int, boundary: Boundary, /
+    ) -> int: ...
+    def begins(
+        self, queues: Iterable[tuple[str, int]], /
+    ) -> Mapping[tuple[str, int], ColdBegin]: ...
+
+
+class Cold(Protocol):
+    """Reads of what the files do not have any more, in threads of their own."""
+
+    @property
+    def reader(self) -> ColdGets: ...
+    async def run(self, caller: Caller, work: Callable[[], Made]) -> Made: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +126,8 @@ class QueueRead:
 @dataclass(slots=True)
 class Reading:
     """What a round has read, of the log with this epoch and term. `filtered`: a filter of
-    properties chose."""
+    properties chose. `dispatched`: a queue that ends before its place has all that was confirmed
+    when it was looked at first."""
 
     log_epoch: int
     term_id: int
@@ -83,6 +135,7 @@ class Reading:
     on_slave: bool
     queues: list[QueueRead] = field(default_factory=list)
     far_behind: bool = False
+    dispatched: bool = True
 
 
 Encode: TypeAlias = Callable[[Reading], tuple[Made, int]]

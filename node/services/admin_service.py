@@ -40,6 +40,7 @@ from ..pulls.pages import MAX_BYTES, NAME_PAGES, number_of_page, rows_after, sor
 from ..pulls.read_turns import ReadTurns
 from ..roles.following_roles import Takeover
 from ..roles.role import CurrentRole
+from ..scrub.scrub_service import ScrubService
 from ..settings.config_error import ConfigError
 from ..settings.node_config import NodeConfig
 from ..settings.running_settings import RunningSettings, SettingRow
@@ -84,7 +85,9 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         members: GroupService,
         settings: RunningSettings,
         keeper: Doorkeeper,
+        scrub: ScrubService,
     ) -> None:
+        self._scrub = scrub
         self._settings = settings
         self._keeper = keeper
         self._members = members
@@ -325,6 +328,22 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         return admin_pb2.ListConnectionsResponse(
             answered_by=self._config.node_id, connections=_connections(self._keeper)
         )
+
+    async def DescribeScrub(
+        self, request: admin_pb2.DescribeScrubRequest, context: Any
+    ) -> admin_pb2.ScrubResponse:
+        return self._scrub.description()
+
+    async def BeginScrub(
+        self, request: admin_pb2.BeginScrubRequest, context: Any
+    ) -> admin_pb2.ScrubResponse:
+        if not self._config.scrub.on:
+            raise RequestRefusedError(
+                common_pb2.INVALID_ARGUMENT,
+                f"the scrub of {self._config.node_id} is off: set scrub.on, and restart it",
+            )
+        self._scrub.begin()
+        return self._scrub.description()
 
     async def _read(self, caller: Caller, work: Callable[[], Answer]) -> Answer:
         return await self._turns.run(caller, work, room=MAX_BYTES, size_of=_size)

@@ -41,6 +41,7 @@ from tandemlog_server.storage.reads.results import FoundRecords
 
 from ..access.access_refusals import NotKnownError
 from ..access.caller import Caller
+from ..archive.cold_reads import ColdReads
 from ..error_status import RequestRefusedError, check_count
 from ..pulls.dispatch_wait import DispatchWait
 from ..pulls.known_queues import KnownQueues
@@ -49,8 +50,10 @@ from ..pulls.pull_service import Parts, PullService
 from ..pulls.raw_messages import records_response
 from ..pulls.read_turns import ReadTurns
 from ..pulls.segment_stream import SegmentStream
+from ..pulls.state_stream import StateStream
 from ..puts.put_pump import PutPump
 from ..puts.put_stream import PutStream
+from .cold_answers import with_archived_begins, with_archived_times
 from .group_service import GroupService
 
 MAX_LOOKED_UP = 4_096  # records of one query; a quarter of a second
@@ -76,15 +79,18 @@ class BrokerService:
         *,
         require_master: Callable[[], None],
         recall: Callable[[broker_pb2.RecallRequest], Awaitable[broker_pb2.RecallResponse]],
+        cold: ColdReads | None = None,
     ) -> None:
         self._store = store
         self._dispatch = DispatchWait(store)
         self._require_master = require_master
         self._recall = recall
         self._members = members
+        self._cold = cold
         self._pump = pump
         self._pulls = pulls
         self._segments = segments
+        self._states = StateStream(store, turns)
         self._known = known
         self._turns = turns
         # a search is work for the processor alone: with several threads at it, the event loop
@@ -144,7 +150,8 @@ class BrokerService:
         self, request: broker_pb2.QueueRangesRequest, context: Any
     ) -> broker_pb2.QueueRangesResponse:
         await self._dispatched(of_master=request.of_master)
-        return await self._read(context, partial(self._ranges, request, context))
+        response = await self._read(context, partial(self._ranges, request, context))
+        return await with_archived_begins(self._cold, response, context)
 
     def _ranges(
         self, request: broker_pb2.QueueRangesRequest, caller: Caller
@@ -183,7 +190,12 @@ class BrokerService:
             queues = request.queues[first : first + SEARCHES_A_TURN]
             work = partial(self._search, queues, request.timestamp, boundary)
             async with self._searching:
-                response.offsets.extend(await self._turns.run(context, work))
+                offsets = await self._turns.run(context, work)
+            response.offsets.extend(
+                await with_archived_times(
+                    self._cold, queues, offsets, request.timestamp, boundary, context
+                )
+            )
         return response
 
     def _search(
@@ -324,6 +336,12 @@ class BrokerService:
     ) -> AsyncIterator[bytes]:
         """The encoded chunks, as they are served."""
         return self._segments.chunks(request, caller)
+
+    def state_bytes(
+        self, request: broker_pb2.FetchLogStateRequest, caller: Caller
+    ) -> AsyncIterator[bytes]:
+        """The encoded chunks, as they are served."""
+        return self._states.chunks(request, caller)
 
     async def _dispatched(self, *, of_master: bool = False) -> None:
         """Wait until what is confirmed now is in queues and index. `of_master`: what they hold is

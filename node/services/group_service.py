@@ -14,7 +14,8 @@ in the log too (storage/services/transaction_desk.py).
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 
 from tandemlog.format.calls import MAX_ROWS
@@ -38,6 +39,10 @@ from ..transactions.transaction_work import TransactionWork
 
 logger = logging.getLogger(__name__)
 
+Setting = Callable[[str, str, Mapping[int, int]], AbstractAsyncContextManager[None]]
+"""(group, topic, queue -> offset): around a commit by hand of these offsets. Who works in the group
+without committing begins there afterwards."""
+
 MAX_SHOWN = 8
 ROWS_BYTES = 1 << 20
 
@@ -54,8 +59,12 @@ class GroupService:
         activity: GroupActivity,
         transactions: TransactionWork | None = None,
         work_deleted: Callable[[str], Awaitable[None]] | None = None,
+        setting: Setting | None = None,
     ) -> None:
         """`work_deleted`: a group was deleted, and what it has done of its work queues goes too."""
+        self.setting = setting
+        # waits until the offsets of RocketMQ's clients in this group that came before are committed
+        self.in_line: Callable[[str], Awaitable[None]] | None = None
         self._store = store
         self._transactions = transactions
         self._work_deleted = work_deleted
@@ -88,9 +97,29 @@ class GroupService:
         of_clients: bool = False,
     ) -> broker_pb2.CommitOffsetsResponse:
         """`of_clients`: members of RocketMQ's clients commit what they have read."""
+        if self.in_line is not None and not of_clients and not request.member_id:
+            await self.in_line(request.group)
+        # after the wait: another node may lead by now
         self._coordinator.lead("commit consumer offsets on", request.group)
-        if request.without_members and not of_clients:
-            self._coordinator.kinds.require_none(MemberKind.CLASSIC, request.group, COMMIT_OVER)
+        if not request.without_members or of_clients:
+            return await self._commit_rows(request, caller)
+        self._coordinator.kinds.require_none(MemberKind.CLASSIC, request.group, COMMIT_OVER)
+        if self.setting is None or request.dry_run:
+            return await self._commit_rows(request, caller)
+        topics: dict[str, dict[int, int]] = {}
+        for each in request.offsets:
+            topics.setdefault(each.topic, {})[each.queue_id] = each.queue_offset
+        async with AsyncExitStack() as settings:
+            for topic, offsets in topics.items():
+                await settings.enter_async_context(self.setting(request.group, topic, offsets))
+            response = await self._commit_rows(request, caller)
+            for each in response.refused:
+                topics[each.topic].pop(each.queue_id, None)
+        return response
+
+    async def _commit_rows(
+        self, request: broker_pb2.CommitOffsetsRequest, caller: Caller
+    ) -> broker_pb2.CommitOffsetsResponse:
         response, rows = await self._turns.run(
             caller,
             partial(self._commit, request, caller),

@@ -19,7 +19,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from tandemlog.format.constants import MAX_GRPC_MESSAGE
-from tandemlog.v1 import admin_pb2, broker_pb2, transaction_pb2, work_pb2
+from tandemlog.v1 import admin_pb2, broker_pb2, replication_pb2, transaction_pb2, work_pb2
 from tandemlog_server.ha.protocol.proof import NodeProof, Prove, ProvenCall, proven_service
 from tandemlog_server.ha.protocol.replication_service import METHOD, Context, ReplicationService
 
@@ -29,6 +29,7 @@ from ..access.doorkeeper import Doorkeeper
 from ..process.connection_census import OPTIONS, ConnectionCensus
 from ..process.machine_bounds import GRPC_CONNECTIONS
 from ..process.tasks import cancelled
+from ..scrub.scrub_methods import ScrubMethods
 from ..security.served_tls import ServedTls
 from ..settings.host_port import split_endpoint
 from ..settings.listen_endpoints import ListenError
@@ -76,6 +77,7 @@ class GrpcServer:
         work: WorkMethods,
         transactions: TransactionService,
         replication: ReplicationService,
+        scrub: ScrubMethods,
         door: CallDoor,
         *,
         max_batch_size: int,
@@ -100,6 +102,9 @@ class GrpcServer:
         rule_of(REPLICATION, METHOD)
         speaks(REPLICATION, METHOD)
         proven_service(replication, proof_by(door.keeper)).add_to(self._server)
+        # its other methods have one request, and pass the door
+        others_of = _unary_handlers(replication_pb2, "Replication", scrub, door)
+        _serve(self._server, REPLICATION, others_of)
         self._health = HealthService()
         names = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
         others: Any = _Others(self._server, door)
@@ -208,6 +213,14 @@ def _broker_handlers(broker: BrokerService, door: CallDoor) -> dict[str, Handler
         broker_pb2.SegmentChunk,
         rule_of(BROKER, fetch),
         fetch,
+    )
+    state = "FetchLogState"
+    handlers[state] = door.unary_stream(
+        broker.state_bytes,
+        broker_pb2.FetchLogStateRequest,
+        broker_pb2.LogStateChunk,
+        rule_of(BROKER, state),
+        state,
     )
     return handlers
 

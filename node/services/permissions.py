@@ -15,8 +15,9 @@ from typing import Any, TypeAlias
 from google.protobuf.message import Message
 
 from tandemlog.format.words import shortened
+from tandemlog_server.ha.protocol.proof import NodeProof, why_no_node, why_not_proven
 
-from ..access.access_refusals import denied
+from ..access.access_refusals import DeniedError, denied
 from ..access.caller import Caller
 from ..access.identities import Right
 
@@ -50,6 +51,16 @@ def _any(_: Caller, __: Any) -> None:
 
 def _admin(caller: Caller, request: Message) -> None:
     caller.require_admin(request.DESCRIPTOR.name.removesuffix("Request"))
+
+
+def _member(caller: Caller, request: Any) -> None:
+    """Bytes of the log go to the node that the proof names; an administrator is none."""
+    who = caller.who
+    if who is None:
+        return
+    proof = NodeProof(who.identity.name, who.nodes, who.proof_fault)
+    if fault := why_no_node(proof) or why_not_proven(proof, request.node_id):
+        raise DeniedError(Right.NODE, fault)
 
 
 def _reads_all(caller: Caller, request: Message) -> None:
@@ -115,6 +126,7 @@ CONSUMER = Rule("consume of the group", _consume)
 PROBE = Rule("an identity, unless security.open_health", _any, open_to_probes=True)
 ADMINISTRATOR = Rule("admin", _admin, audited=True)
 WHOLE_LOG = Rule("read of *", _reads_all)
+MEMBER = Rule("node", _member)
 
 RULES: Mapping[str, Rule] = {
     # its requests are checked one by one, by the table of each (put_pump.py)
@@ -133,6 +145,7 @@ RULES: Mapping[str, Rule] = {
     ),
     f"{BROKER}/GetByOffset": WHOLE_LOG,
     f"{BROKER}/FetchSegmentRange": WHOLE_LOG,
+    f"{BROKER}/FetchLogState": ADMINISTRATOR,
     f"{BROKER}/CommitOffsets": Rule("consume of the group, read of each topic", _commit),
     f"{BROKER}/FetchOffsets": Rule(
         "consume of the group, read or write of each topic; shows those that the caller may see",
@@ -196,6 +209,8 @@ RULES: Mapping[str, Rule] = {
     f"{ADMIN}/DescribeSettings": Rule("admin", _admin),
     f"{ADMIN}/ChangeSetting": ADMINISTRATOR,
     f"{ADMIN}/ListConnections": Rule("admin", _admin),
+    f"{ADMIN}/DescribeScrub": Rule("admin", _admin),
+    f"{ADMIN}/BeginScrub": ADMINISTRATOR,
     f"{ADMIN}/ListTopics": Rule(
         "read or write of each topic; shows those that the caller may see",
         lambda caller, request: caller.require_see(request.names),
@@ -212,6 +227,8 @@ RULES: Mapping[str, Rule] = {
     f"{ADMIN}/History": ANY,
     # its hello is checked against the caller's proof (ha/protocol/proof.py)
     f"{REPLICATION}/Replicate": Rule("node", _any),
+    f"{REPLICATION}/BlockChecksum": MEMBER,
+    f"{REPLICATION}/FetchBlock": MEMBER,
     f"{HEALTH}/Check": PROBE,
     f"{HEALTH}/List": PROBE,
     f"{HEALTH}/Watch": PROBE,

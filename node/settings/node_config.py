@@ -30,7 +30,9 @@ from tandemlog_server.ha.election.election_config import ElectionConfig
 from tandemlog_server.rocketmq.follow.address import parse_address
 from tandemlog_server.storage.config import StoreConfig
 
+from .archive_section import ArchiveSection
 from .config_error import ConfigError
+from .console_section import ConsoleSection
 from .coordinator_section import CoordinatorSection
 from .host_port import join, split_endpoint
 from .rocketmq_clients_section import RocketmqClientsSection, rocketmq_clients_fault
@@ -43,6 +45,7 @@ from .sections import (
     PullSection,
     PutSection,
     ReplicationSection,
+    ScrubSection,
     StoreSection,
     TransactionsSection,
     WorkSection,
@@ -99,6 +102,7 @@ class NodeConfig(BaseSettings):
     store: StoreSection = StoreSection()
     replication: ReplicationSection = ReplicationSection()
     following: FollowingSection = FollowingSection()
+    archive: ArchiveSection = ArchiveSection()
     coordinator: CoordinatorSection = CoordinatorSection()
     put: PutSection = PutSection()
     pull: PullSection = PullSection()
@@ -110,6 +114,8 @@ class NodeConfig(BaseSettings):
     security: SecuritySection = SecuritySection()
     rocketmq: RocketmqSection = RocketmqSection()
     rocketmq_clients: RocketmqClientsSection = RocketmqClientsSection()
+    scrub: ScrubSection = ScrubSection()
+    console: ConsoleSection = ConsoleSection()
     log: LogSection = LogSection()
 
     @classmethod

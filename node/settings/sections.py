@@ -215,6 +215,19 @@ class TransactionsSection(Section):
     it stays open until an operator decides, or until it is as old as retention keeps the log."""
 
 
+class ScrubSection(Section):
+    """How a node reads again what it holds, compares it with the other nodes, and mends what is
+    damaged: docs/operations.md."""
+
+    on: bool = True
+    """Whether it does."""
+    bytes_per_s: Annotated[int, Ge(65_536)] = 8 << 20
+    """Bytes of the log that are checked in a second, on the average; many small messages count as
+    more. A damaged file is written again at eight times this rate."""
+    interval_ms: Annotated[int, Gt(0)] = 86_400_000
+    """Time between the begins of two rounds through the whole log, if a round takes no longer."""
+
+
 class LogSection(Section):
     """What the node logs on stderr."""
 

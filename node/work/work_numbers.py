@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tandemlog.format.lease.policy import GroupPolicy
+from tandemlog.format.lease.policy import GroupPolicy, dead_letter_topic
 from tandemlog_server.storage.leases.lease_engine import LeaseEngine
 from tandemlog_server.storage.leases.lease_values import Counters
 from tandemlog_server.storage.leases.queue_leases import QueueLeases
@@ -45,6 +45,13 @@ def has_leased(engine: LeaseEngine, group: str) -> bool:
         queue.rows.live and bool((queue.rows.state == State.LEASED).any())
         for queue in engine.groups.queues(group)
     )
+
+
+def letters_left(engine: LeaseEngine, group: str, end: int) -> int:
+    """Dead letters that were neither sent again nor purged; `end` is behind the last of all. Until
+    one of them is done, the engine does not know their queue."""
+    queue = engine.groups.queue(group, dead_letter_topic(group), 0)
+    return end if queue is None else queue.left
 
 
 def group_work(

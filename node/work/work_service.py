@@ -11,8 +11,9 @@ the name of the master. A receive whose caller is gone gives its messages back.
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 from zlib import crc32
@@ -43,7 +44,7 @@ from ..settings.sections import WorkSection
 from .dispatch_notices import DispatchNotices
 from .receive_waits import ReceiveWaits
 from .waiting_receives import Waiter
-from .work_numbers import WorkNumbers, group_work, has_leased, work_numbers
+from .work_numbers import WorkNumbers, group_work, has_leased, letters_left, work_numbers
 from .work_requests import (
     GroupWork,
     LeasedMessages,
@@ -406,7 +407,8 @@ class WorkService:
         said = await asyncio.to_thread(self._desk.said, group)
         await term.open(group, [each for each in said if self._store.topics.get(each) is not None])
         policy = self._store.groups.policy(group)
-        return group_work(term.engine, group, policy, term.letters.end(group))
+        letters = letters_left(term.engine, group, term.letters.end(group))
+        return group_work(term.engine, group, policy, letters)
 
     def _count(self, group: str) -> int:
         """Who works for the group now: receives that wait, else 1 if messages are leased."""
@@ -446,6 +448,15 @@ class WorkService:
                 f"the offsets of group {quoted(group)} in topic {quoted(topic)} are set, but it "
                 "may continue where it was: set them again",
             )
+
+    @asynccontextmanager
+    async def setting(
+        self, group: str, topic: str, offsets: Mapping[int, int]
+    ) -> AsyncIterator[None]:
+        """Around a commit of these offsets by hand: the group begins there. Raises as
+        `begin_at`."""
+        yield
+        await self.begin_at(group, topic, offsets)
 
     async def group_deleted(self, group: str) -> None:
         """The group was taken out of the table: return when the log has forgotten what it has done.

@@ -186,5 +186,22 @@ def split_batch(body: bytes) -> list[BatchedMessage]:
     return messages
 
 
+def has_more_messages(body: bytes, few: int) -> bool:
+    """Whether the body of a request 320 may have more than `few` messages, by the sizes that they
+    say: looks at so many. False for a body that cannot be read that far."""
+    end, at = len(body), 0
+    if end <= few * SMALLEST_MESSAGE:
+        return False
+    size_of = MESSAGE_HEAD.unpack_from
+    for _ in range(few):
+        if end - at < SMALLEST_MESSAGE:
+            return False
+        size = size_of(body, at)[0]
+        if size < SMALLEST_MESSAGE:
+            return False
+        at += size
+    return at < end
+
+
 def _unfit(position: int, what: str) -> FormatError:
     return FormatError(f"the batch cannot be read at byte {position}: {what}")

@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 SPARE_NAME = "spare.new"
 SPARE_FOLDER = "spare"
+DRAFT_NAME = "mending.new"
+"""Of a file of the log that is written again (scrub/log_mending.py), in either place of a spare."""
 LOCKED_FILES = 2
 
 
@@ -178,8 +180,9 @@ class FileAllocator:
 def remove_spares(files: FileSystem, spare_directory: Path, log_directory: Path) -> None:
     """Remove what an earlier process left: on a full disk there may be no other room."""
     folder = log_directory / SPARE_FOLDER
-    for spare in (spare_directory / SPARE_NAME, folder / SPARE_NAME):
-        if files.status(spare) is not None:
-            files.unlink(spare)
-    if files.status(folder) is not None:
+    for place in (spare_directory, folder):
+        for spare in (place / SPARE_NAME, place / DRAFT_NAME):
+            if files.status(spare) is not None:
+                files.unlink(spare)
+    if files.status(folder) is not None and not files.listdir(folder):
         files.remove_directory(folder)

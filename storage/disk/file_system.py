@@ -107,6 +107,11 @@ class FileSystem(Protocol):
         """Names this boot of the machine, whose page cache ends with it; empty if not known."""
         ...
 
+    def mount_id(self, path: Path) -> str:
+        """Names the file system that holds `path` (or will), from when it was mounted: another name
+        after it was mounted again, since its page cache ended; empty if not known."""
+        ...
+
     def map(self, handle: int, size: int, *, writable: bool = False) -> memoryview:
         """The first `size` bytes of the file, shared with it; `size` > 0. EIO where the file is
         shorter."""
@@ -150,6 +155,11 @@ class FileSystem(Protocol):
 
     def rename(self, source: Path, target: Path) -> None:
         """In place of `target`; durable after fsync_directory of both directories."""
+        ...
+
+    def link(self, source: Path, target: Path) -> None:
+        """Give the file a second name, `target`, which is not there yet, on the same disk; durable
+        after fsync_directory. The file stays until both names are gone."""
         ...
 
     def unlink(self, path: Path) -> None: ...

@@ -231,6 +231,15 @@ class MappedFile:
             self._map = None
             self._close_unused()
 
+    def retire(self) -> None:
+        """Another file has the name now, with everything that was written here. Who still uses
+        this object keeps the bytes of the views it has, and finds the other file after that."""
+        with self._lock:
+            # a descriptor is closed after each use from here on
+            self._writable = self._unsynced = False
+            self._map = None
+            self._close_unused()
+
     def unlink(self) -> None:
         """Delete the file, which stays readable until `close`; durable after an fsync of the
         directory."""
@@ -244,20 +253,38 @@ class MappedFile:
 
     def _open_map(self) -> memoryview:
         try:
-            handle = self._acquire()
             try:
-                with self._lock:
-                    if self._map is None:
-                        self._there = Residency(self.size)
-                        self._map = self._files.map(handle, self.size)
-                    return self._map
-            finally:
-                self._release()
+                handle = self._acquire()
+                try:
+                    return self._mapped_by(handle)
+                finally:
+                    self._release()
+            except OSError as error:
+                if error.errno != errno.EROFS:
+                    raise
+                return self._map_to_read()
         except OSError as error:
             if error.errno in OUT_OF_ROOM:
                 raise  # the process lacks something; the file may be whole
             reason = str(error.strerror)
             raise UnreadableError(str(self.path), 0, self.size, reason) from error
+
+    def _map_to_read(self) -> memoryview:
+        """A file system that failed is often read-only from then on, and what it has is still to be
+        read. The descriptor for writes can then not be opened, and ext4 maps no file by one that
+        was open before."""
+        handle = self._files.open(self.path, write=False)
+        try:
+            return self._mapped_by(handle)
+        finally:
+            self._files.close(handle)
+
+    def _mapped_by(self, handle: int) -> memoryview:
+        with self._lock:
+            if self._map is None:
+                self._there = Residency(self.size)
+                self._map = self._files.map(handle, self.size)
+            return self._map
 
     def _acquire(self, *, writes: bool = False) -> int:
         with self._lock:

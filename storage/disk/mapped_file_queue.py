@@ -25,12 +25,16 @@ from pathlib import Path
 from tandemlog.format.files.names import offset_file_name, parse_offset_file_name
 
 from ..disk_errors import refusal
-from ..errors import MissingFileError, StoreLayoutError
+from ..errors import MissingFileError, StoreError, StoreLayoutError
 from .allocator import FileAllocator
 from .file_system import Buffer, FileSystem, make_sparse
 from .mapped_file import MappedFile
 
 logger = logging.getLogger(__name__)
+
+
+class StaleNameError(StoreError):
+    """After a power cut the old file may be there again."""
 
 
 class MappedFileQueue:
@@ -165,6 +169,20 @@ class MappedFileQueue:
         directory, which is not searched for log files.
         """
         return self._delete(tuple(reversed(self.files)), move_to)
+
+    def replace(self, old: MappedFile, draft: Path) -> None:
+        """Put the file `draft`, of the same size and durable, in place of `old`, durably. Raises
+        FileNotFoundError or another OSError of the rename before anything has changed, and
+        StaleNameError if the name is not durable."""
+        self._disk.rename(draft, old.path)
+        new = MappedFile(self._disk, old.path, old.base, old.size)
+        with self._files_lock:
+            self.files = tuple(new if each is old else each for each in self.files)
+        old.retire()
+        try:
+            self._disk.fsync_directory(self.directory)
+        except OSError as error:
+            raise StaleNameError(f"the name of {old.path} is not durable: {error}") from error
 
     def release(self) -> None:
         """Release descriptors and maps; the next use opens them again."""

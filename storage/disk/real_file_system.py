@@ -24,6 +24,7 @@ from .file_system import (
     write_fully,
     zero_by_writing,
 )
+from .mounts import mounted_as
 from .spare_descriptors import SPARES
 
 NO_FILE = "it is not a regular file"
@@ -115,6 +116,9 @@ class RealFileSystem:
         except OSError:
             return ""
 
+    def mount_id(self, path: Path) -> str:
+        return mounted_as(path)
+
     def map(self, handle: int, size: int, *, writable: bool = False) -> memoryview:
         length = self.size(handle)
         if size > length:
@@ -186,6 +190,9 @@ class RealFileSystem:
 
     def rename(self, source: Path, target: Path) -> None:
         os.rename(source, target)
+
+    def link(self, source: Path, target: Path) -> None:
+        os.link(source, target)
 
     def unlink(self, path: Path) -> None:
         os.unlink(path)

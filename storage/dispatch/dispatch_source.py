@@ -42,6 +42,14 @@ class LogPort(Protocol):
     def read(self, offset: int, max_bytes: int) -> memoryview: ...
 
 
+class BlockPort(LogPort, Protocol):
+    """A stretch of a log whose records are known."""
+
+    def starts(self, start: int, end: int) -> NDArray[np.int64]:
+        """Log offsets at which its records in start .. end-1 begin."""
+        ...
+
+
 class DispatchSource:
     """See the module. `index` and `index_tags` say which index entries are made.
 
@@ -141,6 +149,22 @@ class DispatchSource:
         if not 0 <= queue_id <= MAX_QUEUE_ID:
             raise self._damage(offset, f"queue_id: {queue_id} is not in 0..{MAX_QUEUE_ID}")
         raise self._damage(offset, f"topic: {topic!r} is not a valid folder name")
+
+    def over(self, log: BlockPort) -> "DispatchSource":
+        """A source that makes the same units and index entries of records from `log`."""
+        other = DispatchSource(
+            log,
+            delay_levels=self._delay_levels,
+            index_tags=self.index_tags,
+            starts=log.starts,
+        )
+        other.without_queues = self.without_queues
+        return other
+
+    def mended(self, start: int, end: int) -> bool:
+        """The bytes start .. end-1 are right now; whether damage there was skipped before, which
+        this source never does."""
+        return False
 
     def count_records(self, start: int, end: int) -> tuple[int, int]:
         """How many records begin in start .. end-1, and the store time (ms) of the last one; 0 and

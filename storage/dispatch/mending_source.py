@@ -123,6 +123,12 @@ class MendingSource(DispatchSource):
         self.durable = self.whole = end
         self.passed |= {damage.start: damage for damage in damages if damage.end <= end}
 
+    def mended(self, start: int, end: int) -> bool:
+        """The bytes start .. end-1 are right now; whether damage there was skipped before."""
+        inside = {at for at, each in self.passed.items() if each.start < end and start < each.end}
+        self.passed = {at: each for at, each in self.passed.items() if at not in inside}
+        return bool(inside)
+
     def cut(self, end: int) -> None:
         """The log was cut at `end`: nothing is known of the bytes that come there."""
         self.durable = min(self.durable, end)

@@ -22,13 +22,15 @@ between two rounds:
 
 A round costs about a millisecond however little it dispatches, and wakes waiting long polls, so a
 round for each of many small requests would cost more than the messages do. This delays a message by
-GATHER_S at most. After a round of less than FEW_BYTES, and after a pause, the next one begins at
-once; so it does with MANY_BYTES left.
+GATHER_S at most. With MANY_BYTES left, and after a time without messages, the next round begins at
+once. After one of less than FEW_BYTES it begins PAUSE_FACTOR times later than the round took: where
+many callers wait for each of their sends, dispatch takes a quarter of a processor, not all of it.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,13 +43,16 @@ from ..clock import Clock
 from ..errors import CorruptStoreError, StoreError
 from ..folds.dispatch_batch import DispatchBatch
 from ..folds.fold import Fold
+from ..folds.service_fold import ServiceFold
 from ..index.index_service import IndexService
 from ..listeners import Listeners
 from ..positions import Position
 from ..queues.consume_queue_store import ConsumeQueueStore
 from ..queues.queue_table import QueueTable, register_queue, register_queues
 from ..state_files.time_steps import TimeSteps
-from .dispatch_source import BATCH_BYTES, DispatchSource
+from .dispatch_source import BATCH_BYTES, BlockPort, DispatchSource
+from .fold_again import FoldAgain
+from .missed_records import EntriesCheck, MissedRecords
 
 logger = logging.getLogger(__name__)
 
@@ -59,13 +64,16 @@ INDEX_RETRY_S = 30.0
 GATHER_S: Final = 0.005
 FEW_BYTES: Final = 32 << 10
 MANY_BYTES: Final = 256 << 10
+PAUSE_FACTOR: Final = 3.0
 
 
 def gathering_s(dispatched: int, waiting: int, spent_s: float) -> float:
     """Seconds to wait before the next round, after one of `dispatched` bytes of log that took
     `spent_s`, while `waiting` bytes are confirmed by now."""
-    if dispatched < FEW_BYTES or waiting >= MANY_BYTES:
+    if waiting >= MANY_BYTES:
         return 0.0
+    if dispatched < FEW_BYTES:
+        return min(PAUSE_FACTOR * spent_s, GATHER_S)
     return max(0.0, GATHER_S - spent_s)
 
 
@@ -120,6 +128,7 @@ class ReputService:
         self._batch_bytes = batch_bytes
         self._listeners: Listeners[[NDArray[np.int64]]] = Listeners()
         self._rebuild: _Rebuild | None = None
+        self._again: list[FoldAgain] = []
         self._index_retry_at = 0.0
         self._lock = threading.RLock()
         self._wake = threading.Event()
@@ -141,7 +150,8 @@ class ReputService:
             if self.failure is not None:
                 raise self.failure
             end = self._confirmed.value if limit is None else limit
-            return self._main_batch(end) + self._catch_up() + self._rebuild_batch()
+            done = self._main_batch(end) + self._catch_up() + self._rebuild_batch()
+            return done + self._again_batch()
 
     def run_to(
         self, limit: int | None = None, progress: Callable[[int], None] | None = None
@@ -166,11 +176,90 @@ class ReputService:
             if to.index is not None:
                 to.index.truncate(log_offset)
             self._rebuild = None  # starts over
+            for each in self._again:  # it lacks records: from the log's begin instead
+                each.fold.reset(0)
+            self._again = []
             if isinstance(self.failure, CorruptStoreError):
                 self._heal()
             # a fold that begins again has nothing: the log, which may begin later, comes again
             again = max(to.next_offset, self._source.log.min_offset)
             self.reputed.retreat(min(self.reputed.value, log_offset, again))
+
+    def mended(self, start: int, end: int, *, again: bool = False) -> bool:
+        """The log's bytes start .. end-1, which begin and end with records, are right now. Where
+        dispatch had skipped some, or with `again`, what it missed comes everywhere: queues are
+        rebuilt, the index is filled again from there, folds are rebuilt beside those in use.
+        Returns whether there is that to do; `behind` says while there is. Raises StoreError if a
+        file cannot be read or written."""
+        with self._lock:
+            to, missed = self._to, MissedRecords()
+            passed = self._source.mended(start, end)
+            services = [fold for fold in to.folds if isinstance(fold, ServiceFold)]
+            start = max(start, self._source.log.min_offset)
+            at, limit = start, min(end, to.queues.next_offset)
+            while at < limit and (batch := self._source.batch(at, limit, index=True)).end > at:
+                missed.add(batch, to.table, to.queues, services)
+                at = batch.end
+            if not (passed or again or missed.lacking):
+                return False
+            for dense in missed.queues if passed or again else missed.lacking:
+                to.queues.mark_damaged(dense, f"records at {start}..{end} of the log were mended")
+            if to.index is not None and missed.has_keys and to.index.next_offset > start:
+                to.index.truncate(start)
+            if missed.folds:
+                self._again = [FoldAgain(fold, start) for fold in services]
+            self._rebuild = None  # it may have skipped the same records: it starts over
+            self._wake.set()
+            return True
+
+    def compare(
+        self,
+        log: BlockPort,
+        start: int,
+        end: int,
+        known: Container[int],
+        entries: EntriesCheck | None = None,
+    ) -> set[int]:
+        """The queues that have not the units of the records start .. end-1, which `log` has, but
+        for those in `known`: they are rebuilt. None while others are. `entries` gets the same
+        records for the index. Raises StoreError."""
+        with self._lock:
+            to, missed = self._to, MissedRecords()
+            end = min(end, to.queues.next_offset)
+            if to.queues.damaged:
+                return set()
+            source, index = self._source.over(log), entries is not None
+            while start < end and (batch := source.batch(start, end, index=index)).end > start:
+                missed.compare(batch, to.table, to.queues)
+                if entries is not None:
+                    entries(source, batch, self._source.log.min_offset)
+                start = batch.end
+            if self.behind:
+                self._wake.set()
+            differ = {each for each in missed.lacking if each not in known}
+            for dense in differ:
+                to.queues.mark_damaged(dense, f"its units are not those of the log below {end}")
+            if differ:
+                self._wake.set()
+            return differ
+
+    @property
+    def index(self) -> IndexService | None:
+        return self._to.index
+
+    def undisturbed(self) -> AbstractContextManager[object]:
+        """While it is held, nothing is dispatched or cut."""
+        return self._lock
+
+    @property
+    def behind(self) -> bool:
+        """Whether a queue is rebuilt, or a fold or the index rebuilt, from earlier records."""
+        index, limit = self._to.index, self._to.queues.next_offset
+        return bool(
+            self._again
+            or self._to.queues.damaged
+            or (index is not None and index.next_offset < limit)
+        )
 
     def try_again(self) -> None:
         """Forget the damage that has stopped dispatch: it is skipped from now on."""
@@ -182,6 +271,7 @@ class ReputService:
         """A new log begins at `log_offset`; the dispatchers were reset to it."""
         with self._lock:
             self._rebuild = None
+            self._again = []
             self.store_timestamp = 0
             self._heal()
             self.reputed.retreat(log_offset)
@@ -345,6 +435,26 @@ class ReputService:
         )
         rebuild.position = batch.end
         return max(batch.end - start, 1)
+
+    def _again_batch(self) -> int:
+        """A batch for the folds that are rebuilt."""
+        if not self._again:
+            return 0
+        start = max(min(each.next_offset for each in self._again), self._source.log.min_offset)
+        limit = max(each.fold.next_offset for each in self._again)
+        done = 0
+        if start < limit:
+            batch = self._source.batch(start, limit, self._batch_bytes, index=False)
+            for each in self._again:
+                if each.next_offset <= batch.start:
+                    each.apply(batch)
+            done = batch.end - start
+        ready = [each for each in self._again if each.caught_up]
+        for each in ready:
+            each.take_place()
+            logger.info("%s was rebuilt: log_offset=%d", each.fold.name, each.next_offset)
+        self._again = [each for each in self._again if each not in ready]
+        return done
 
     def _append_units(self, batch: DispatchBatch) -> NDArray[np.int64]:
         columns, lost = unit_columns(batch.columns), batch.lost

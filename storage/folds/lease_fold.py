@@ -55,6 +55,12 @@ class LeaseFold(ServiceFold):
         with self.lock:
             return list(self._table.groups)
 
+    def pairs(self) -> list[tuple[str, str]]:
+        """(topic, group) of which the log says something."""
+        with self.lock:
+            groups = self._table.groups.items()
+            return [pair for name, rows in groups for pair in {(topic, name) for topic, _ in rows}]
+
     def everything(self) -> tuple[list[QueueProgress], int]:
         """An entry for each queue of each group, and `next_offset`."""
         with self.lock:

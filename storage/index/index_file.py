@@ -260,6 +260,63 @@ class IndexFile:
         self.write_back()
         return wrong
 
+    def rewrite(self, first: int, entries: NDArray[np.void]) -> None:
+        """Put ENTRY_DTYPE `entries`, which the log says are right, in place of those from number
+        `first` on. Raises OSError."""
+        self._pool.write(self._file, entry_position(self.slots, first), entries.view(np.uint8).data)
+
+    def correct_begin(self, timestamp: int, physical_offset: int) -> None:
+        """Store time (ms) and log offset of the first entry's record, for the header. Raises
+        OSError."""
+        with self._publishing:
+            self._publish(
+                replace(
+                    self.header,
+                    begin_timestamp=timestamp,
+                    begin_physical_offset=physical_offset,
+                )
+            )
+
+    def rewrite_head(self, slots: NDArray[np.int32], header: IndexHeader) -> int:
+        """Header and slots as they have to be, i4[S], in memory and on the disk; returns how many
+        slots and pages were wrong. Slots of entries from `header.next_entry` on, which
+        came meanwhile, stay, and so does the header then. Raises OSError."""
+        self.write_back()
+        with self._writing:
+            table = self.open_table()
+            with self._publishing:
+                wrong = np.flatnonzero(
+                    (table != slots) & ((table < header.next_entry) | (table >= self.entries))
+                )
+                self._set(table, wrong, slots[wrong])
+                used = int(np.count_nonzero(table))
+                if self.header.next_entry == header.next_entry:
+                    right = replace(header, used_slots=used)
+                else:
+                    right = replace(self.header, used_slots=used)
+                found = len(wrong)
+                assert self._head is not None
+                if right != self.header or self._head[:HEADER_SIZE] != right.encode():
+                    found += 1
+                    self._publish(right)
+                unwritten = self._changed.copy()
+            stored = self._pool.read(self._file, 0, slot_position(self.slots))
+            with self._publishing:
+                found += self._mark_others(stored, unwritten)
+        self.write_back()
+        return found
+
+    def _mark_others(self, stored: bytes, unwritten: NDArray[np.bool_]) -> int:
+        """Pages of header and slots that the disk has otherwise, though they were written back, are
+        written again; returns how many. Caller holds the lock."""
+        assert self._head is not None
+        there, wanted = (np.frombuffer(each, np.uint8) for each in (stored, self._head))
+        differ = there[: len(wanted)] != wanted[: len(there)]
+        pages = np.unique(np.flatnonzero(differ) // PAGE)
+        pages = pages[~(unwritten | self._changed)[pages]]
+        self._changed[pages] = True
+        return len(pages)
+
     def write_back(self) -> None:
         """Write the changed pages of header and slots to the file; durable after a sync of the
         pool. Raises OSError; the next call writes what is left."""

@@ -312,6 +312,17 @@ class IndexService:
         for file in self._list:
             self._pool.mark_dirty(str(file.path))
 
+    def remake_from(self, file: IndexFile, log_start: int) -> None:
+        """Drop a file that cannot be used and all later ones; what they had comes from the log
+        again, which begins at `log_start`. Raises OSError, StoreError."""
+        with self._flushing, self._lock:
+            self._generation += 1
+            if file not in self._list:
+                return
+            while self._list[-1] is not file:
+                self.drop_newest()
+        self.remake_newest(log_start)
+
     def remake_newest(self, log_start: int) -> None:
         """Drop the newest file, which is wrong from its first entry on, and continue where the one
         before ends, which was full and fsynced; its last record may have had entries in both.

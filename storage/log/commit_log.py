@@ -20,8 +20,10 @@ at the right position and with a valid CRC.
 
 import logging
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,10 +39,11 @@ from ..config import StoreConfig
 from ..disk.allocator import FileAllocator
 from ..disk.file_system import Buffer, FileSystem
 from ..disk.mapped_file import MappedFile
-from ..disk.mapped_file_queue import MappedFileQueue
+from ..disk.mapped_file_queue import MappedFileQueue, StaleNameError
 from ..disk_errors import crowded, is_crowded, refusal
 from ..errors import (
     FlushFailedError,
+    NotMendedError,
     OffsetOutOfRangeError,
     StoreBusyError,
     StoreClosedError,
@@ -58,6 +61,9 @@ from .record_search import next_record
 from .stages import LogStages
 
 logger = logging.getLogger(__name__)
+
+NO_END: Final = 1 << 62
+"""Above every log offset."""
 
 
 class CommitLog(LogStages):
@@ -89,6 +95,8 @@ class CommitLog(LogStages):
         """What `check` compares a client's batch with."""
         self.starts = RecentStarts()
         """Where the records of the last appends begin; not known for raw bytes."""
+        self.cuts = 0
+        """Grows with each cut of the log: below `committed` its bytes never change otherwise."""
         self._parts_end = -1
         self._synced_since_open = False
         self._write_lock = threading.Lock()
@@ -322,9 +330,11 @@ class CommitLog(LogStages):
 
     def _cut(self, offset: int) -> list[Path]:
         self.starts.clear()
+        self.cuts += 1
         if self.buffer is not None:
             self.commit()
         self.retreat(offset)
+        self.unbar(offset, NO_END)
         if not self._synced_since_open:
             self._mapped.sync_loaded()
             self._synced_since_open = True
@@ -350,9 +360,11 @@ class CommitLog(LogStages):
             self.require_writable()
             require_file_start(offset, file_size or self.file_size)
             self.starts.clear()
+            self.cuts += 1
             if self.buffer is not None:
                 self.buffer.clear()
             self.retreat(offset)
+            self.unbar(0, NO_END)
             try:
                 self._mapped.clear(move_to)
                 if file_size is not None and file_size != self.file_size:
@@ -369,6 +381,29 @@ class CommitLog(LogStages):
             self.begin_at(offset)
             self._parts_end = -1
             self.store_timestamp = self.flushed_timestamp = 0
+
+    def replace_file(
+        self, file: MappedFile, draft: Path, cuts: int, complete: Callable[[int], None]
+    ) -> None:
+        """Put `draft`, which was begun when `cuts` were counted, in place of `file`, durably. While
+        nothing is written and flushed, `complete(end)` copies into it what the file has below log
+        offset `end`, and fsyncs it.
+
+        Raises NotMendedError or OSError, and nothing has changed then. FlushFailedError, which is
+        permanent, if the name is not durable: what is flushed next would be in a file that a power
+        cut may take back.
+        """
+        with self._write_lock, self.flush_lock, self.commit_lock:
+            self.require_writable()
+            if cuts != self.cuts or file not in self._mapped.files:
+                raise NotMendedError(f"{file.path} was cut or dropped meanwhile")
+            complete(min(self.committed.value, file.end))
+            try:
+                self._mapped.replace(file, draft)
+            except StaleNameError as error:
+                failure = FlushFailedError(f"{error}: restart the node on a disk that works")
+                raise self.fail(failure) from error
+            self.retry_unreadable()
 
     def drop_before(self, offset: int) -> list[Path]:
         """Delete the files that end at or before `offset`, never the newest one, never one that

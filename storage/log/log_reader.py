@@ -1,9 +1,13 @@
 """Reading the log through the maps of its files: no lock and no copy.
 
-Any thread can read everything between the first file and `committed` at any time. A file that is
+Any thread can read everything between the first file and `committed` at any time, but for what is
+barred: bytes that the copies of other nodes prove wrong, until they are mended. A file that is
 dropped or cut meanwhile is out of range for new reads, and stays readable through the views that
 readers already hold.
 """
+
+from collections.abc import Iterator
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +25,43 @@ class LogReader:
         self._mapped = mapped
         self._committed = committed
         self._unreadable: dict[str, UnreadableError] = {}
+        self._barred: tuple[tuple[int, int], ...] = ()
+        self._barring = Lock()
 
     @property
     def unreadable(self) -> tuple[UnreadableError, ...]:
         """What readers could not read, one for each file, until `retry_unreadable` can."""
         return tuple(self._unreadable.values())
+
+    def bar(self, start: int, end: int) -> None:
+        """Give no bytes of start .. end-1 to readers until `unbar`: they are known to be wrong."""
+        with self._barring:
+            self._barred = (*self._without(start, end), (start, end))
+
+    def unbar(self, start: int, end: int) -> None:
+        """They are right now, or not known to be wrong any more; of what was barred with other
+        bounds, the rest stays barred."""
+        with self._barring:
+            self._barred = tuple(self._without(start, end))
+
+    def _without(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        for begin, stop in self._barred:
+            if begin < min(stop, start):
+                yield begin, min(stop, start)
+            if max(begin, end) < stop:
+                yield max(begin, end), stop
+
+    @property
+    def barred(self) -> tuple[tuple[int, int], ...]:
+        """What is kept from readers, (start, end) in log offsets."""
+        return self._barred
+
+    def _check_barred(self, file: MappedFile, offset: int, size: int) -> None:
+        for start, end in self._barred:
+            if offset < end and start < offset + size:
+                raise UnreadableError(
+                    str(file.path), start - file.base, end - start, "other copies differ"
+                )
 
     @property
     def min_offset(self) -> int:
@@ -44,7 +80,11 @@ class LogReader:
             return memoryview(b"")
         if file is None or offset > committed:
             raise self._out_of_range(offset)
-        return self._view(file, offset, min(max_bytes, committed - offset, file.end - offset))
+        size = min(max_bytes, committed - offset, file.end - offset)
+        for start, _ in self._barred:
+            if offset < start:
+                size = min(size, start - offset)
+        return self._view(file, offset, size)
 
     def view(self, offset: int, size: int) -> memoryview:
         """Exactly `size` bytes from `offset`, which lie in one file and are committed; no copy.
@@ -62,6 +102,8 @@ class LogReader:
         committed = self._committed.value
         if file is None or offset + size > min(committed, file.end):
             raise self._out_of_range(offset)
+        if self._barred:
+            self._check_barred(file, offset, size)
         position = offset - file.base
         begin, end = position & -CHUNK, -(-(position + size) & -CHUNK)
         try:
@@ -80,6 +122,9 @@ class LogReader:
         size = int((begins + lengths).max())
         if file is None or base + size > min(self._committed.value, file.end):
             raise self._out_of_range(base)
+        if self._barred:
+            for begin, length in zip(begins.tolist(), lengths.tolist(), strict=True):
+                self._check_barred(file, base + begin, length)
         try:
             file.prefault_parts(begins, lengths)
             return file.span(0, size)
@@ -114,6 +159,8 @@ class LogReader:
             return True
 
     def _view(self, file: MappedFile, offset: int, size: int) -> memoryview:
+        if self._barred:
+            self._check_barred(file, offset, size)
         try:
             return file.view(offset - file.base, size)
         except StoreClosedError:

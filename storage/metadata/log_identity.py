@@ -18,13 +18,14 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
+from tandemlog.format.files import store_json
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
 from tandemlog.format.files.log_history import MAX_TERMS, LogHistory, LogTerm, id_of, id_text
 
 from ..disk.file_system import FileSystem
 from ..errors import CorruptStoreError
 from .epoch_file import EpochFile
-from .json_file import Json, JsonTable, table
+from .json_file import VERSION, Json, JsonTable, table
 
 logger = logging.getLogger(__name__)
 
@@ -133,6 +134,14 @@ class LogIdentity(JsonTable[None]):
                 ids[EpochEntry(int(epoch), int(start))] = _id(value)
         self._ids = ids
         self._known = (None, LogHistory())
+
+
+def encode_identity(history: LogHistory) -> bytes:
+    """The file of a store whose log has this history."""
+    terms = {f"{each.epoch}-{each.start_offset}": id_text(each.term_id) for each in history.terms}
+    version = {"counter": 1, "stateVersion": 0, "timestamp": 0}
+    document = {VERSION: version, _LOG_ID: id_text(history.log_id), _TERMS: terms}
+    return store_json.dumps(document).encode()
 
 
 def _id(value: object) -> int:

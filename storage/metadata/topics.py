@@ -110,6 +110,15 @@ def decode_topic(name: str, bean: Mapping[str, object]) -> TopicConfig:
     )
 
 
+def decode_topics(document: Json) -> dict[str, TopicConfig]:
+    """The rows of a whole table. Raises FormatError."""
+    topics = table(document, _TOPICS)
+    for name, bean in topics.items():
+        if not isinstance(bean, dict):
+            raise FormatError(f"{_TOPICS}: {name!r} is no object")
+    return {name: decode_topic(name, table(topics, name)) for name in topics}
+
+
 def check_topic(topic: TopicConfig, existing: TopicConfig | None = None) -> None:
     """Raises MetadataError for a name or numbers that no topic can be created with. What the
     `existing` topic has already may stay, since a broker may have made it so."""
@@ -262,11 +271,7 @@ class TopicTable(JsonTable[dict[str, TopicConfig]]):
         self.table = changed
 
     def _decode(self, document: Json) -> dict[str, TopicConfig]:
-        topics = table(document, _TOPICS)
-        for name, bean in topics.items():
-            if not isinstance(bean, dict):
-                raise FormatError(f"{_TOPICS}: {name!r} is no object")
-        return {name: decode_topic(name, table(topics, name)) for name in topics}
+        return decode_topics(document)
 
     def _publish(self, rows: dict[str, TopicConfig]) -> None:
         self.table = rows

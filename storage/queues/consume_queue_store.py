@@ -269,8 +269,8 @@ class ConsumeQueueStore:
         others: their units would reappear among the new ones.
         """
         with self._lock, Change(self._units):
-            listed = list(queues)
-            self.mender.rebuild_begin(listed)
+            self.mender.rebuild_begin(listed := list(queues))
+            self._minimum.clear()  # of what there was before
             self._forget(listed)
 
     def rebuild_append(

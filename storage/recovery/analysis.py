@@ -1,7 +1,8 @@
 """Analyzes a store before anything in it is changed: where its log ends, and what is wrong.
 
     recovery point of ours     scan from min(dispatched, flushed), CRC included, to the end; so the
-                               work is what was written in the last second before the stop
+                               work is what was written in the last second before the stop; of a
+                               log that was restored, from its last part
     none (RocketMQ's store)    scan everything; CRC too where the stop was not clean
 
 A bad record below what was durable is damage, above it the end (log/log_scanner.py). Damage at the
@@ -148,7 +149,7 @@ def _scan(
         analysis.durable = _durable_of_foreign(analysis, mapped, geometry)
         crc = crc and not analysis.clean
     else:
-        start = max(min(point.dispatched, point.flushed), mapped.start)
+        start = max(min(max(point.dispatched, point.walked), point.flushed), mapped.start)
         analysis.durable = point.flushed
         if start > mapped.end:
             start = mapped.files[-1].base if mapped.files else 0

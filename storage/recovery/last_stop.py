@@ -62,6 +62,7 @@ class LastStop:
             cut=analysis.cuts_records,
             fsync_failed=self.fsync_failed,
             lost=analysis.lost,
+            mount_id=self._files.mount_id(self._paths.commit_log),
         )
 
     def note_open(self, analysis: Analysis) -> None:

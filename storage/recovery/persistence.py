@@ -66,6 +66,7 @@ class Persistence:
                 raise failure.with_traceback(None)
             # read before the flushes: they do not cover what is flushed later
             flushed, confirmed = parts.log.flushed.value, parts.confirmed.value
+            mended = () if parts.reput.behind else parts.mend_note.ranges
             whole = parts.log.ends_with_record(flushed) and log_end is None
             if log_end is not None:
                 flushed = min(flushed, log_end)
@@ -82,6 +83,9 @@ class Persistence:
             point = self._save_point(queues, flushed, durable, whole=whole)
             with refusing(f"{parts.checkpoint.path} cannot be written"):
                 parts.checkpoint.save(self._checkpoint(point, index_time, durable))
+            if mended and not parts.reput.behind:
+                with refusing(f"{parts.mend_note.path} cannot be removed"):
+                    parts.mend_note.remove(mended)
             parts.stats.count_checkpoint()
             return point
 

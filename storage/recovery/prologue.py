@@ -12,11 +12,13 @@ from typing import Final
 
 from tandemlog.format.errors import FormatError
 
+from ..disk.file_system import FileSystem
 from ..disk_errors import refusing
 from ..queues.queue_table import QueueTable
-from ..state_files.producer_begins import table_before
-from ..state_files.queue_begins import QueueBegins, decode
+from ..state_files.producer_begins import ProducerBeginsFile, table_before
+from ..state_files.queue_begins import QueueBegins, QueueBeginsFile, decode
 from ..store_parts import StoreParts
+from ..store_paths import StorePaths
 
 _LENGTH: Final = Struct(">Q")
 
@@ -54,6 +56,15 @@ def take_prologue(parts: StoreParts, data: bytes) -> None:
     with refusing(f"{parts.queue_begins.path} cannot be written"):
         parts.queue_begins.save(replace(value, log_offset=start))
     parts.queues.set_empty_ends(dense_numbers(parts.queue_table, value.begins))
+
+
+def write_prologue(files: FileSystem, paths: StorePaths, data: bytes, log_offset: int) -> None:
+    """Put it into the folder of a store that is not open yet and whose log begins at `log_offset`,
+    durably. Raises FormatError, OSError."""
+    numbers, producers = _parted(data)
+    ProducerBeginsFile(paths.producer_begins, files).save(producers, log_offset)
+    value = replace(decode(numbers), log_offset=log_offset)
+    QueueBeginsFile(paths.queue_begins, files).save(value)
 
 
 def _parted(data: bytes) -> tuple[bytes, bytes]:

@@ -31,9 +31,11 @@ from ..errors import DiskFullError, StoreLayoutError
 from ..folds.fold import ANYWHERE
 from ..folds.snapshot_form import snapshot_offset
 from ..inspect.geometry import CONFIG_WAY_OUT, config_in_rocksdb
-from ..metadata.topics import MAX_QUEUES, TopicConfig
+from ..metadata.topics import MAX_QUEUES, TopicConfig, TopicTable
 from ..progress import Progress
 from ..queues.queue_checkpoint import QueueCheckpoint
+from ..queues.queue_table import QueueTable
+from ..scrub.store_mending import end_mending
 from ..state_files.queue_begins import Numbers
 from ..store_parts import StoreParts
 from .analysis import Analysis
@@ -73,6 +75,7 @@ def recover(
     _load_index(parts, analysis, report)
     _load_producers(parts, report)
     _load_service_folds(parts, analysis, report)
+    end_mending(parts)
     _dispatch(parts, analysis, report, progress)
     _clamp_offsets(parts, analysis, report)
     for line in report.lines():
@@ -373,17 +376,7 @@ def restore_topics(parts: StoreParts, report: RecoveryReport) -> None:
     """
     if not parts.topics.note:
         return
-    highest: dict[str, int] = {}
-    for topic, queue_id in parts.queue_table.names():
-        highest[topic] = max(highest.get(topic, 0), queue_id)
-    lost = [
-        TopicConfig(topic, max(8, queue_id + 1), max(8, queue_id + 1))
-        for topic, queue_id in sorted(highest.items())
-        if topic not in parts.topics.table
-        and not is_system_topic(topic)
-        and topic_fault(topic, new=False) is None
-        and queue_id < MAX_QUEUES
-    ]
+    lost = lost_topics(parts.topics, parts.queue_table)
     note = (
         "topics.json was restored from its backup: the last topic that was created "
         "or changed may be missing"
@@ -398,3 +391,18 @@ def restore_topics(parts: StoreParts, report: RecoveryReport) -> None:
         )
     logger.warning(note)
     report.notes.append(note)
+
+
+def lost_topics(topics: TopicTable, queues: QueueTable) -> list[TopicConfig]:
+    """Topics that have messages in these queues, and no row in the table; see restore_topics."""
+    highest: dict[str, int] = {}
+    for topic, queue_id in queues.names():
+        highest[topic] = max(highest.get(topic, 0), queue_id)
+    return [
+        TopicConfig(topic, max(8, queue_id + 1), max(8, queue_id + 1))
+        for topic, queue_id in sorted(highest.items())
+        if topic not in topics.table
+        and not is_system_topic(topic)
+        and topic_fault(topic, new=False) is None
+        and queue_id < MAX_QUEUES
+    ]

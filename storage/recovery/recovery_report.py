@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from tandemlog.format.words import counted
 
@@ -9,6 +10,16 @@ from ..log.log_scanner import Damage
 from .analysis import Analysis
 
 MAX_LINES = 10
+
+
+class Stretch(Protocol):
+    """Log bytes start .. end-1."""
+
+    @property
+    def start(self) -> int: ...
+
+    @property
+    def end(self) -> int: ...
 
 
 @dataclass(slots=True)
@@ -77,6 +88,15 @@ class RecoveryReport:
         """Those that are not known yet."""
         known = {damage.start for damage in self.damages}
         self.damages += [damage for damage in damages if damage.start not in known]
+
+    def mended(self, stretches: Iterable[Stretch]) -> None:
+        """These bytes of the log are right again."""
+        for each in stretches:
+            self.damages = [
+                damage
+                for damage in self.damages
+                if damage.end <= each.start or each.end <= damage.start
+            ]
 
     def lines(self) -> Iterator[str]:
         """One sentence a finding."""

@@ -37,6 +37,8 @@ class Cleaner:
         self.disk_full: DiskFullError | None = None
         self.disk_percent = 0
         """Use of the disk at the last check."""
+        self.held_from: Callable[[], int] | None = None
+        """From which log offset on something else still needs the log: an archive."""
         self.waits_for: int | None = None
         """Where the oldest file ends, if it would have gone at the last check, and a fold needs its
         records; None if it would not."""
@@ -83,6 +85,8 @@ class Cleaner:
             parts.log.flushed.value,
             parts.recovery_point.dispatched,
         )
+        if self.held_from is not None:
+            others = min(others, self.held_from())
         kept = [file.keep_from for file in parts.fold_files]
         keep_from = min(
             others, *(parts.log.min_offset if offset is None else offset for offset in kept)

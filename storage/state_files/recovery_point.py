@@ -20,6 +20,9 @@ has the state at one moment:
     whole            whether a record ends at `flushed`: a replica may have flushed a part of one
     offsets          whether config/consumerOffset.json holds offsets of groups: if it and its .bak
                      are gone, they are lost, and not none
+    walked           where a record begins, of a log that was walked through up to there before it
+                     was written here: the next recovery dispatches it, and looks for damage and for
+                     the log's end from there on
     folds            of each fold the log offset of its snapshot, and up to which nothing in the log
                      has changed the state since
 
@@ -53,6 +56,7 @@ class RecoveryPoint:
     whole: bool = False
     offsets: bool = False
     folds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    walked: int = 0
 
     def encode(self) -> bytes:
         document = {
@@ -65,6 +69,7 @@ class RecoveryPoint:
             "queues": {topic: dict(ends) for topic, ends in self.queues.items()},
             "least": {topic: dict(ends) for topic, ends in self.least.items()},
             "whole": self.whole,
+            "walked": self.walked,
             "offsets": self.offsets,
             "folds": {name: list(pair) for name, pair in self.folds.items()},
         }
@@ -85,6 +90,7 @@ def decode(data: bytes) -> RecoveryPoint:
         queues=_numbers(document["queues"]),
         least=_numbers(document.get("least", {})),
         whole=document.get("whole", False),
+        walked=document.get("walked", 0),
         offsets=document.get("offsets", False),
         folds={
             name: (int(snapshot), int(noted))

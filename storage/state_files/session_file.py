@@ -6,6 +6,8 @@
     fsynced
     counts what is written     the process alone ended   nothing: the page cache outlives it
     counts what is written     the machine ended too     what was not fsynced
+    counts what is written     the disk was mounted      what was not fsynced
+                               again since
     counts what is written     an fsync failed           what was not fsynced
     any                        damage cut whole records  those records
     any                        a log file is missing     what was in it
@@ -15,7 +17,10 @@ part of the quorum. Only a master with async flush that has acknowledged puts co
 merely written; a slave reports what it has fsynced. The doubt outlives any number of opens, as a
 slave or by a tool, until a term begins that acts on it (ha/master/term.py), so it is written before
 the open changes anything (tandemlog/session.json, checked JSON: boot_id, counts_unflushed, doubt,
-lost).
+lost, mount_id).
+
+A disk that was gone for a moment (a cable, a network, `umount -f`) and is mounted again has lost
+its page cache though the machine did not stop. Where the kernel names a mount, its name tells.
 
 `lost` is more than a doubt: the log ended there, durably, and a file of it is gone. A term without
 that file would use the queue offsets of acknowledged records a second time, so no term begins
@@ -39,21 +44,24 @@ CUT = "whole records after a damaged one were cut"
 DAMAGED = "the note about the last stop is damaged"
 FSYNC = "an fsync failed, and what was written since the last good one may have been acknowledged"
 MACHINE = "the machine stopped before everything that may have been acknowledged was fsynced"
+MOUNT = "the disk was mounted again before everything that may have been acknowledged was fsynced"
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
     """A process that has or had the store open.
 
-    `boot_id` names the machine's boot, empty if it is not known. `counts_unflushed`: bytes
-    count as held before they are fsynced. `doubt` says why bytes that counted as held may be
-    missing; empty: none are. `lost`: the log offset up to which it was durable, 0 if it is.
+    `boot_id` names the machine's boot, `mount_id` the mounted file system; empty if not known.
+    `counts_unflushed`: bytes count as held before they are fsynced. `doubt` says why bytes that
+    counted as held may be missing; empty: none are. `lost`: the log offset up to which it was
+    durable, 0 if it is.
     """
 
     boot_id: str
     counts_unflushed: bool = False
     doubt: str = ""
     lost: int = 0
+    mount_id: str = ""
 
 
 def next_session(
@@ -64,6 +72,7 @@ def next_session(
     cut: bool,
     fsync_failed: bool = False,
     lost: int = 0,
+    mount_id: str = "",
 ) -> Session:
     """The session after `last` (None: not known), which stopped `clean` or not, perhaps after an
     fsync that failed; `cut`: whole records are about to be cut; `lost`: see the module. Bytes that
@@ -76,8 +85,10 @@ def next_session(
         doubt = FSYNC
     elif not doubt and counted and (last is None or not boot_id or last.boot_id != boot_id):
         doubt = MACHINE
+    elif not doubt and counted and last is not None and last.mount_id not in ("", mount_id):
+        doubt = MOUNT
     lost = max(lost, 0 if last is None else last.lost)
-    return Session(boot_id, counts_unflushed=counted, doubt=doubt, lost=lost)
+    return Session(boot_id, counted, doubt, lost, mount_id)
 
 
 class SessionFile:
@@ -128,4 +139,5 @@ def _decode(data: bytes) -> Session:
         counts_unflushed=bool(document["counts_unflushed"]),
         doubt=str(document["doubt"]),
         lost=int(document.get("lost", 0)),
+        mount_id=str(document.get("mount_id", "")),
     )

@@ -58,7 +58,7 @@ def recover(
         files=files,
         clock=clock,
         progress=progress,
-        confirmed_at_most=_noted_confirm(paths, files) if len(epochs.table) else None,
+        confirmed_at_most=noted_confirm(paths, files) if len(epochs.table) else None,
     )
     store.close()
     if store.recovery.waits:
@@ -66,7 +66,8 @@ def recover(
     return store.recovery
 
 
-def _noted_confirm(paths: StorePaths, files: FileSystem) -> int:
+def noted_confirm(paths: StorePaths, files: FileSystem) -> int:
+    """Up to where the log of a replica was confirmed when its store was closed."""
     point = RecoveryPointFile(paths.recovery_point, files).load()
     if point is not None:
         return point.confirmed

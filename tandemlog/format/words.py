@@ -5,6 +5,8 @@ response, and into the messages of callers that pass it on. So quoted text is sh
 """
 
 import re
+from collections.abc import Iterable
+from itertools import groupby
 from typing import Final
 
 MAX_QUOTED: Final = 200
@@ -42,3 +44,18 @@ def quoted(name: str) -> str:
 def shortened(text: str, limit: int = MAX_MESSAGE) -> str:
     """`text`; of a long one the first `limit` characters, and how many it has."""
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
+
+
+def queues_text(queues: Iterable[tuple[str, int]]) -> str:
+    """Queues, each (topic, queue id), in short: `orders 0-3,7 refunds 1`."""
+    texts = []
+    for topic, group in groupby(sorted(queues), key=lambda queue: queue[0]):
+        numbers = [queue_id for _, queue_id in group]
+        spans: list[list[int]] = []
+        for number in numbers:
+            if spans and number == spans[-1][-1] + 1:
+                spans[-1][1:] = [number]
+            else:
+                spans.append([number])
+        texts.append(f"{topic} {','.join('-'.join(map(str, span)) for span in spans)}")
+    return " ".join(texts)

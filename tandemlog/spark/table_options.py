@@ -59,6 +59,12 @@ def given_to_table(options: Mapping[str, str]) -> dict[str, str]:
     lower = {name.lower(): value for name, value in options.items()}
     chosen = {name for name in lower if f"option.{name}" in lower} | ({"path"} & set(lower))
     given = {name: lower[name] for name in lower if name in chosen and name not in _ADDED}
+    if "storageoptions" in given:
+        raise OptionError(
+            "option storageOptions would stay in the catalog, where others can read its secrets: "
+            "a table takes those of fsspec's configuration (FSSPEC_<PROTOCOL>_<OPTION> in the "
+            "environment of the driver and the executors)"
+        )
     if "token" in given:
         raise OptionError(
             "option token would stay in the catalog, where others can read it: a table takes "

@@ -51,6 +51,7 @@ class MemoryFiles:
         self.now_ms = 1_700_000_000_000
         self.calls: Counter[str] = Counter()
         self.boots = 1
+        self.mounts = 1
         self._tree: dict[Path, dict[str, MemoryFile | None]] = {Path("/"): {}}
         self._durable: dict[Path, dict[str, MemoryFile | None]] = {Path("/"): {}}
         self._handles: dict[int, tuple[MemoryFile, Path, bool]] = {}
@@ -94,12 +95,14 @@ class MemoryFiles:
         for file in self._all_files():
             file.bad.clear()
 
-    def crash(self, survivors: random.Random | None = None) -> None:
+    def crash(self, survivors: random.Random | None = None, *, reboot: bool = True) -> None:
         """Lose power: only what was fsynced stays. With `survivors` each write since then stays
-        whole, or in part, or not, as the disk's cache would have it."""
+        whole, or in part, or not, as the disk's cache would have it. Without `reboot` the disk
+        alone has lost it, and is mounted again."""
         with self._lock:
             self._drop_process()
-            self.boots += 1
+            self.boots += reboot
+            self.mounts += 1
             self._tree = {path: dict(entries) for path, entries in self._durable.items()}
             for entries in self._tree.values():
                 for file in entries.values():
@@ -256,6 +259,9 @@ class MemoryFiles:
     def boot_id(self) -> str:
         return f"boot {self.boots}"
 
+    def mount_id(self, path: Path) -> str:
+        return f"mount {self.mounts}"
+
     def map(self, handle: int, size: int, *, writable: bool = False) -> memoryview:
         with self._lock:
             file, path, may_write = self._opened("map", handle)
@@ -345,6 +351,16 @@ class MemoryFiles:
             if target in self._tree:
                 raise os_error(errno.EISDIR, target)
             del self._tree[source.parent][source.name]
+            self._tree[target.parent][target.name] = file
+
+    def link(self, source: Path, target: Path) -> None:
+        with self._lock:
+            self._enter("link", target)
+            file = self._file(source)
+            if target.parent not in self._tree:
+                raise os_error(errno.ENOENT, target)
+            if target in self._tree or target.name in self._tree[target.parent]:
+                raise os_error(errno.EEXIST, target)
             self._tree[target.parent][target.name] = file
 
     def unlink(self, path: Path) -> None:

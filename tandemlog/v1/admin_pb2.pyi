@@ -60,6 +60,153 @@ REINIT: ClusterAction.ValueType  # 8
 Global___ClusterAction: _TypeAlias = ClusterAction  # noqa: Y015
 
 @_typing.final
+class DescribeScrubRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeScrubRequest: _TypeAlias = DescribeScrubRequest  # noqa: Y015
+
+@_typing.final
+class BeginScrubRequest(_message.Message):
+    """A round of the scrub from the begin of the answering node's log, now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BeginScrubRequest: _TypeAlias = BeginScrubRequest  # noqa: Y015
+
+@_typing.final
+class OpenBlock(_message.Message):
+    """Log bytes start..end-1 that are in doubt, or damaged."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    LOST_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    start: _builtins.int
+    end: _builtins.int
+    lost: _builtins.bool
+    """damaged, and no node that was asked has a whole copy"""
+    reason: _builtins.str
+    since_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        start: _builtins.int = ...,
+        end: _builtins.int = ...,
+        lost: _builtins.bool = ...,
+        reason: _builtins.str = ...,
+        since_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "lost", b"lost", "reason", b"reason", "since_ms", b"since_ms", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OpenBlock: _TypeAlias = OpenBlock  # noqa: Y015
+
+@_typing.final
+class ScrubResponse(_message.Message):
+    """How far the scrub of the answering node is; counts since it started."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANSWERED_BY_FIELD_NUMBER: _builtins.int
+    ON_FIELD_NUMBER: _builtins.int
+    NEXT_OFFSET_FIELD_NUMBER: _builtins.int
+    LOG_BEGIN_FIELD_NUMBER: _builtins.int
+    LOG_END_FIELD_NUMBER: _builtins.int
+    ROUND_BEGAN_MS_FIELD_NUMBER: _builtins.int
+    ROUND_ENDED_MS_FIELD_NUMBER: _builtins.int
+    ROUNDS_FIELD_NUMBER: _builtins.int
+    CHECKED_BYTES_FIELD_NUMBER: _builtins.int
+    DAMAGED_BLOCKS_FIELD_NUMBER: _builtins.int
+    MENDED_BLOCKS_FIELD_NUMBER: _builtins.int
+    MENDED_BYTES_FIELD_NUMBER: _builtins.int
+    FAILED_MENDINGS_FIELD_NUMBER: _builtins.int
+    REBUILT_QUEUES_FIELD_NUMBER: _builtins.int
+    COMPARED_BLOCKS_FIELD_NUMBER: _builtins.int
+    OPEN_FIELD_NUMBER: _builtins.int
+    FAULT_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    answered_by: _builtins.str
+    on: _builtins.bool
+    next_offset: _builtins.int
+    log_begin: _builtins.int
+    log_end: _builtins.int
+    """up to where it will come"""
+    round_began_ms: _builtins.int
+    """0: none yet"""
+    round_ended_ms: _builtins.int
+    """0: it is under way"""
+    rounds: _builtins.int
+    checked_bytes: _builtins.int
+    damaged_blocks: _builtins.int
+    mended_blocks: _builtins.int
+    mended_bytes: _builtins.int
+    failed_mendings: _builtins.int
+    rebuilt_queues: _builtins.int
+    compared_blocks: _builtins.int
+    """that another node has too, and the same"""
+    fault: _builtins.str
+    """why it has stopped; empty: it has not"""
+    @_builtins.property
+    def open(self) -> _containers.RepeatedCompositeFieldContainer[Global___OpenBlock]:
+        """the first 1024"""
+
+    @_builtins.property
+    def error(self) -> _common_pb2.Error: ...
+    def __init__(
+        self,
+        *,
+        answered_by: _builtins.str = ...,
+        on: _builtins.bool = ...,
+        next_offset: _builtins.int = ...,
+        log_begin: _builtins.int = ...,
+        log_end: _builtins.int = ...,
+        round_began_ms: _builtins.int = ...,
+        round_ended_ms: _builtins.int = ...,
+        rounds: _builtins.int = ...,
+        checked_bytes: _builtins.int = ...,
+        damaged_blocks: _builtins.int = ...,
+        mended_blocks: _builtins.int = ...,
+        mended_bytes: _builtins.int = ...,
+        failed_mendings: _builtins.int = ...,
+        rebuilt_queues: _builtins.int = ...,
+        compared_blocks: _builtins.int = ...,
+        open: _abc.Iterable[Global___OpenBlock] | None = ...,
+        fault: _builtins.str = ...,
+        error: _common_pb2.Error | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered_by", b"answered_by", "checked_bytes", b"checked_bytes", "compared_blocks", b"compared_blocks", "damaged_blocks", b"damaged_blocks", "error", b"error", "failed_mendings", b"failed_mendings", "fault", b"fault", "log_begin", b"log_begin", "log_end", b"log_end", "mended_blocks", b"mended_blocks", "mended_bytes", b"mended_bytes", "next_offset", b"next_offset", "on", b"on", "open", b"open", "rebuilt_queues", b"rebuilt_queues", "round_began_ms", b"round_began_ms", "round_ended_ms", b"round_ended_ms", "rounds", b"rounds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScrubResponse: _TypeAlias = ScrubResponse  # noqa: Y015
+
+@_typing.final
 class DescribeSettingsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

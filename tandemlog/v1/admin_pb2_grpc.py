@@ -90,6 +90,16 @@ class AdminStub:
                 request_serializer=tandemlog_dot_v1_dot_admin__pb2.ListConnectionsRequest.SerializeToString,
                 response_deserializer=tandemlog_dot_v1_dot_admin__pb2.ListConnectionsResponse.FromString,
                 _registered_method=True)
+        self.DescribeScrub = channel.unary_unary(
+                '/tandemlog.v1.Admin/DescribeScrub',
+                request_serializer=tandemlog_dot_v1_dot_admin__pb2.DescribeScrubRequest.SerializeToString,
+                response_deserializer=tandemlog_dot_v1_dot_admin__pb2.ScrubResponse.FromString,
+                _registered_method=True)
+        self.BeginScrub = channel.unary_unary(
+                '/tandemlog.v1.Admin/BeginScrub',
+                request_serializer=tandemlog_dot_v1_dot_admin__pb2.BeginScrubRequest.SerializeToString,
+                response_deserializer=tandemlog_dot_v1_dot_admin__pb2.ScrubResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer:
@@ -191,6 +201,18 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeScrub(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BeginScrub(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -268,6 +290,16 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.ListConnections,
                     request_deserializer=tandemlog_dot_v1_dot_admin__pb2.ListConnectionsRequest.FromString,
                     response_serializer=tandemlog_dot_v1_dot_admin__pb2.ListConnectionsResponse.SerializeToString,
+            ),
+            'DescribeScrub': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeScrub,
+                    request_deserializer=tandemlog_dot_v1_dot_admin__pb2.DescribeScrubRequest.FromString,
+                    response_serializer=tandemlog_dot_v1_dot_admin__pb2.ScrubResponse.SerializeToString,
+            ),
+            'BeginScrub': grpc.unary_unary_rpc_method_handler(
+                    servicer.BeginScrub,
+                    request_deserializer=tandemlog_dot_v1_dot_admin__pb2.BeginScrubRequest.FromString,
+                    response_serializer=tandemlog_dot_v1_dot_admin__pb2.ScrubResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -675,6 +707,60 @@ class Admin:
             '/tandemlog.v1.Admin/ListConnections',
             tandemlog_dot_v1_dot_admin__pb2.ListConnectionsRequest.SerializeToString,
             tandemlog_dot_v1_dot_admin__pb2.ListConnectionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeScrub(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandemlog.v1.Admin/DescribeScrub',
+            tandemlog_dot_v1_dot_admin__pb2.DescribeScrubRequest.SerializeToString,
+            tandemlog_dot_v1_dot_admin__pb2.ScrubResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BeginScrub(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandemlog.v1.Admin/BeginScrub',
+            tandemlog_dot_v1_dot_admin__pb2.BeginScrubRequest.SerializeToString,
+            tandemlog_dot_v1_dot_admin__pb2.ScrubResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -51,6 +51,8 @@ class AdminStub:
     """Of the answering node alone."""
     ChangeSetting: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ChangeSettingRequest, _admin_pb2.ChangeSettingResponse]
     ListConnections: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListConnectionsRequest, _admin_pb2.ListConnectionsResponse]
+    DescribeScrub: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeScrubRequest, _admin_pb2.ScrubResponse]
+    BeginScrub: _grpc.UnaryUnaryMultiCallable[_admin_pb2.BeginScrubRequest, _admin_pb2.ScrubResponse]
 
 @_typing.type_check_only
 class AdminAsyncStub(AdminStub):
@@ -77,6 +79,8 @@ class AdminAsyncStub(AdminStub):
     """Of the answering node alone."""
     ChangeSetting: _aio.UnaryUnaryMultiCallable[_admin_pb2.ChangeSettingRequest, _admin_pb2.ChangeSettingResponse]  # type: ignore[assignment]
     ListConnections: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListConnectionsRequest, _admin_pb2.ListConnectionsResponse]  # type: ignore[assignment]
+    DescribeScrub: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeScrubRequest, _admin_pb2.ScrubResponse]  # type: ignore[assignment]
+    BeginScrub: _aio.UnaryUnaryMultiCallable[_admin_pb2.BeginScrubRequest, _admin_pb2.ScrubResponse]  # type: ignore[assignment]
 
 class AdminServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -190,5 +194,19 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.ListConnectionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ListConnectionsResponse, _abc.Awaitable[_admin_pb2.ListConnectionsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DescribeScrub(
+        self,
+        request: _admin_pb2.DescribeScrubRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ScrubResponse, _abc.Awaitable[_admin_pb2.ScrubResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def BeginScrub(
+        self,
+        request: _admin_pb2.BeginScrubRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ScrubResponse, _abc.Awaitable[_admin_pb2.ScrubResponse]]: ...
 
 def add_AdminServicer_to_server(servicer: AdminServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

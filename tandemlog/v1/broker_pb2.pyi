@@ -1376,3 +1376,77 @@ class SegmentChunk(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SegmentChunk: _TypeAlias = SegmentChunk  # noqa: Y015
+
+@_typing.final
+class FetchLogStateRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROLOGUE_OFFSET_FIELD_NUMBER: _builtins.int
+    prologue_offset: _builtins.int
+    """also what came before a log that begins here; 0: not"""
+    def __init__(
+        self,
+        *,
+        prologue_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["prologue_offset", b"prologue_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FetchLogStateRequest: _TypeAlias = FetchLogStateRequest  # noqa: Y015
+
+@_typing.final
+class LogStateChunk(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MIN_OFFSET_FIELD_NUMBER: _builtins.int
+    CONFIRM_OFFSET_FIELD_NUMBER: _builtins.int
+    COMMIT_LOG_FILE_SIZE_FIELD_NUMBER: _builtins.int
+    HISTORY_FIELD_NUMBER: _builtins.int
+    DELAY_LEVELS_FIELD_NUMBER: _builtins.int
+    IN_BATCH_QUEUES_FIELD_NUMBER: _builtins.int
+    AT_MS_FIELD_NUMBER: _builtins.int
+    TABLE_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    min_offset: _builtins.int
+    confirm_offset: _builtins.int
+    """confirmed, fsynced and dispatched here; read before the tables"""
+    commit_log_file_size: _builtins.int
+    history: _builtins.str
+    """JSON: the terms of the log"""
+    delay_levels: _builtins.str
+    at_ms: _builtins.int
+    table: _builtins.str
+    """topics, groups, consumer-offsets, ...; prologue"""
+    data: _builtins.bytes
+    """of this table, its parts one after another"""
+    @_builtins.property
+    def in_batch_queues(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """topics of a broker whose records have no queue units"""
+
+    @_builtins.property
+    def error(self) -> _common_pb2.Error: ...
+    def __init__(
+        self,
+        *,
+        min_offset: _builtins.int = ...,
+        confirm_offset: _builtins.int = ...,
+        commit_log_file_size: _builtins.int = ...,
+        history: _builtins.str = ...,
+        delay_levels: _builtins.str = ...,
+        in_batch_queues: _abc.Iterable[_builtins.str] | None = ...,
+        at_ms: _builtins.int = ...,
+        table: _builtins.str = ...,
+        data: _builtins.bytes = ...,
+        error: _common_pb2.Error | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_ms", b"at_ms", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "data", b"data", "delay_levels", b"delay_levels", "error", b"error", "history", b"history", "in_batch_queues", b"in_batch_queues", "min_offset", b"min_offset", "table", b"table"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogStateChunk: _TypeAlias = LogStateChunk  # noqa: Y015

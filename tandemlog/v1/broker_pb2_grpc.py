@@ -85,6 +85,11 @@ class BrokerStub:
                 request_serializer=tandemlog_dot_v1_dot_broker__pb2.FetchSegmentRangeRequest.SerializeToString,
                 response_deserializer=tandemlog_dot_v1_dot_broker__pb2.SegmentChunk.FromString,
                 _registered_method=True)
+        self.FetchLogState = channel.unary_stream(
+                '/tandemlog.v1.Broker/FetchLogState',
+                request_serializer=tandemlog_dot_v1_dot_broker__pb2.FetchLogStateRequest.SerializeToString,
+                response_deserializer=tandemlog_dot_v1_dot_broker__pb2.LogStateChunk.FromString,
+                _registered_method=True)
 
 
 class BrokerServicer:
@@ -184,6 +189,14 @@ class BrokerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FetchLogState(self, request, context):
+        """What the answering node keeps beside its log, for a backup: the first chunk has the log, the
+        others the tables, part by part.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_BrokerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -256,6 +269,11 @@ def add_BrokerServicer_to_server(servicer, server):
                     servicer.FetchSegmentRange,
                     request_deserializer=tandemlog_dot_v1_dot_broker__pb2.FetchSegmentRangeRequest.FromString,
                     response_serializer=tandemlog_dot_v1_dot_broker__pb2.SegmentChunk.SerializeToString,
+            ),
+            'FetchLogState': grpc.unary_stream_rpc_method_handler(
+                    servicer.FetchLogState,
+                    request_deserializer=tandemlog_dot_v1_dot_broker__pb2.FetchLogStateRequest.FromString,
+                    response_serializer=tandemlog_dot_v1_dot_broker__pb2.LogStateChunk.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -636,6 +654,33 @@ class Broker:
             '/tandemlog.v1.Broker/FetchSegmentRange',
             tandemlog_dot_v1_dot_broker__pb2.FetchSegmentRangeRequest.SerializeToString,
             tandemlog_dot_v1_dot_broker__pb2.SegmentChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchLogState(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tandemlog.v1.Broker/FetchLogState',
+            tandemlog_dot_v1_dot_broker__pb2.FetchLogStateRequest.SerializeToString,
+            tandemlog_dot_v1_dot_broker__pb2.LogStateChunk.FromString,
             options,
             channel_credentials,
             insecure,

@@ -57,6 +57,10 @@ class BrokerStub:
     """
     FetchSegmentRange: _grpc.UnaryStreamMultiCallable[_broker_pb2.FetchSegmentRangeRequest, _broker_pb2.SegmentChunk]
     """Raw commit-log bytes below the confirm offset, in order, in chunks."""
+    FetchLogState: _grpc.UnaryStreamMultiCallable[_broker_pb2.FetchLogStateRequest, _broker_pb2.LogStateChunk]
+    """What the answering node keeps beside its log, for a backup: the first chunk has the log, the
+    others the tables, part by part.
+    """
 
 @_typing.type_check_only
 class BrokerAsyncStub(BrokerStub):
@@ -89,6 +93,10 @@ class BrokerAsyncStub(BrokerStub):
     """
     FetchSegmentRange: _aio.UnaryStreamMultiCallable[_broker_pb2.FetchSegmentRangeRequest, _broker_pb2.SegmentChunk]  # type: ignore[assignment]
     """Raw commit-log bytes below the confirm offset, in order, in chunks."""
+    FetchLogState: _aio.UnaryStreamMultiCallable[_broker_pb2.FetchLogStateRequest, _broker_pb2.LogStateChunk]  # type: ignore[assignment]
+    """What the answering node keeps beside its log, for a backup: the first chunk has the log, the
+    others the tables, part by part.
+    """
 
 class BrokerServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -202,5 +210,15 @@ class BrokerServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_broker_pb2.SegmentChunk], _abc.AsyncIterator[_broker_pb2.SegmentChunk]]:
         """Raw commit-log bytes below the confirm offset, in order, in chunks."""
+
+    @_abc_1.abstractmethod
+    def FetchLogState(
+        self,
+        request: _broker_pb2.FetchLogStateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_broker_pb2.LogStateChunk], _abc.AsyncIterator[_broker_pb2.LogStateChunk]]:
+        """What the answering node keeps beside its log, for a backup: the first chunk has the log, the
+        others the tables, part by part.
+        """
 
 def add_BrokerServicer_to_server(servicer: BrokerServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from tandemlog.v1 import broker_pb2 as _broker_pb2
 from tandemlog.v1 import common_pb2 as _common_pb2
 import builtins as _builtins
 import sys
@@ -19,6 +20,33 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _CopyState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CopyStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CopyState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    COPY_UNKNOWN: _CopyState.ValueType  # 0
+    COPY_WHOLE: _CopyState.ValueType  # 1
+    """its records are right by what they say of themselves"""
+    COPY_DAMAGED: _CopyState.ValueType  # 2
+    COPY_UNREADABLE: _CopyState.ValueType  # 3
+    """the disk does not give them"""
+    COPY_ABSENT: _CopyState.ValueType  # 4
+    """the node has no such bytes, or those of a log with another history"""
+
+class CopyState(_CopyState, metaclass=_CopyStateEnumTypeWrapper): ...
+
+COPY_UNKNOWN: CopyState.ValueType  # 0
+COPY_WHOLE: CopyState.ValueType  # 1
+"""its records are right by what they say of themselves"""
+COPY_DAMAGED: CopyState.ValueType  # 2
+COPY_UNREADABLE: CopyState.ValueType  # 3
+"""the disk does not give them"""
+COPY_ABSENT: CopyState.ValueType  # 4
+"""the node has no such bytes, or those of a log with another history"""
+Global___CopyState: _TypeAlias = CopyState  # noqa: Y015
 
 class _HelloAction:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -44,6 +72,142 @@ TRUNCATE: HelloAction.ValueType  # 2
 RESYNC: HelloAction.ValueType  # 3
 """set the whole log aside and start at `offset`"""
 Global___HelloAction: _TypeAlias = HelloAction  # noqa: Y015
+
+@_typing.final
+class BlockChecksumRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    CHECKSUM_FIELD_NUMBER: _builtins.int
+    HISTORY_FIELD_NUMBER: _builtins.int
+    cluster_id: _builtins.str
+    node_id: _builtins.str
+    """who asks"""
+    start: _builtins.int
+    """a record begins there"""
+    end: _builtins.int
+    """and one ends there; 0: the asking node's copy is damaged, it does not know"""
+    limit: _builtins.int
+    """up to where it would look for the end"""
+    checksum: _builtins.bytes
+    """SHA-256 of its copy; empty where it is damaged"""
+    @_builtins.property
+    def history(self) -> _broker_pb2.LogHistory:
+        """of its log"""
+
+    def __init__(
+        self,
+        *,
+        cluster_id: _builtins.str = ...,
+        node_id: _builtins.str = ...,
+        start: _builtins.int = ...,
+        end: _builtins.int = ...,
+        limit: _builtins.int = ...,
+        checksum: _builtins.bytes = ...,
+        history: _broker_pb2.LogHistory | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["history", b"history"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksum", b"checksum", "cluster_id", b"cluster_id", "end", b"end", "history", b"history", "limit", b"limit", "node_id", b"node_id", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BlockChecksumRequest: _TypeAlias = BlockChecksumRequest  # noqa: Y015
+
+@_typing.final
+class BlockChecksumResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    CHECKSUM_FIELD_NUMBER: _builtins.int
+    FAULT_FIELD_NUMBER: _builtins.int
+    state: Global___CopyState.ValueType
+    end: _builtins.int
+    """of a whole copy"""
+    checksum: _builtins.bytes
+    """of a whole copy"""
+    fault: _builtins.str
+    """what is wrong with another one"""
+    @_builtins.property
+    def error(self) -> _common_pb2.Error: ...
+    def __init__(
+        self,
+        *,
+        error: _common_pb2.Error | None = ...,
+        state: Global___CopyState.ValueType = ...,
+        end: _builtins.int = ...,
+        checksum: _builtins.bytes = ...,
+        fault: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksum", b"checksum", "end", b"end", "error", b"error", "fault", b"fault", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BlockChecksumResponse: _TypeAlias = BlockChecksumResponse  # noqa: Y015
+
+@_typing.final
+class FetchBlockRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    cluster_id: _builtins.str
+    node_id: _builtins.str
+    start: _builtins.int
+    end: _builtins.int
+    def __init__(
+        self,
+        *,
+        cluster_id: _builtins.str = ...,
+        node_id: _builtins.str = ...,
+        start: _builtins.int = ...,
+        end: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "end", b"end", "node_id", b"node_id", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FetchBlockRequest: _TypeAlias = FetchBlockRequest  # noqa: Y015
+
+@_typing.final
+class FetchBlockResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    CRC_FIELD_NUMBER: _builtins.int
+    data: _builtins.bytes
+    """the first part of what was asked for, at most 1 MiB"""
+    crc: _builtins.int
+    """CRC-32 of data"""
+    @_builtins.property
+    def error(self) -> _common_pb2.Error: ...
+    def __init__(
+        self,
+        *,
+        error: _common_pb2.Error | None = ...,
+        data: _builtins.bytes = ...,
+        crc: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["crc", b"crc", "data", b"data", "error", b"error"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FetchBlockResponse: _TypeAlias = FetchBlockResponse  # noqa: Y015
 
 @_typing.final
 class EpochEntry(_message.Message):

@@ -20,12 +20,36 @@ class ReplicationStub:
                 request_serializer=tandemlog_dot_v1_dot_replication__pb2.SlaveFrame.SerializeToString,
                 response_deserializer=tandemlog_dot_v1_dot_replication__pb2.MasterFrame.FromString,
                 _registered_method=True)
+        self.BlockChecksum = channel.unary_unary(
+                '/tandemlog.v1.Replication/BlockChecksum',
+                request_serializer=tandemlog_dot_v1_dot_replication__pb2.BlockChecksumRequest.SerializeToString,
+                response_deserializer=tandemlog_dot_v1_dot_replication__pb2.BlockChecksumResponse.FromString,
+                _registered_method=True)
+        self.FetchBlock = channel.unary_unary(
+                '/tandemlog.v1.Replication/FetchBlock',
+                request_serializer=tandemlog_dot_v1_dot_replication__pb2.FetchBlockRequest.SerializeToString,
+                response_deserializer=tandemlog_dot_v1_dot_replication__pb2.FetchBlockResponse.FromString,
+                _registered_method=True)
 
 
 class ReplicationServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Replicate(self, request_iterator, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BlockChecksum(self, request, context):
+        """Between any two nodes of the cluster, for the scrub: is your copy of a block of the log as mine,
+        and its bytes. Of what is confirmed and on the disk of the answering node.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FetchBlock(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -38,6 +62,16 @@ def add_ReplicationServicer_to_server(servicer, server):
                     servicer.Replicate,
                     request_deserializer=tandemlog_dot_v1_dot_replication__pb2.SlaveFrame.FromString,
                     response_serializer=tandemlog_dot_v1_dot_replication__pb2.MasterFrame.SerializeToString,
+            ),
+            'BlockChecksum': grpc.unary_unary_rpc_method_handler(
+                    servicer.BlockChecksum,
+                    request_deserializer=tandemlog_dot_v1_dot_replication__pb2.BlockChecksumRequest.FromString,
+                    response_serializer=tandemlog_dot_v1_dot_replication__pb2.BlockChecksumResponse.SerializeToString,
+            ),
+            'FetchBlock': grpc.unary_unary_rpc_method_handler(
+                    servicer.FetchBlock,
+                    request_deserializer=tandemlog_dot_v1_dot_replication__pb2.FetchBlockRequest.FromString,
+                    response_serializer=tandemlog_dot_v1_dot_replication__pb2.FetchBlockResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -67,6 +101,60 @@ class Replication:
             '/tandemlog.v1.Replication/Replicate',
             tandemlog_dot_v1_dot_replication__pb2.SlaveFrame.SerializeToString,
             tandemlog_dot_v1_dot_replication__pb2.MasterFrame.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BlockChecksum(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandemlog.v1.Replication/BlockChecksum',
+            tandemlog_dot_v1_dot_replication__pb2.BlockChecksumRequest.SerializeToString,
+            tandemlog_dot_v1_dot_replication__pb2.BlockChecksumResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchBlock(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandemlog.v1.Replication/FetchBlock',
+            tandemlog_dot_v1_dot_replication__pb2.FetchBlockRequest.SerializeToString,
+            tandemlog_dot_v1_dot_replication__pb2.FetchBlockResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -30,11 +30,21 @@ class ReplicationStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ReplicationAsyncStub: ...
     Replicate: _grpc.StreamStreamMultiCallable[_replication_pb2.SlaveFrame, _replication_pb2.MasterFrame]
+    BlockChecksum: _grpc.UnaryUnaryMultiCallable[_replication_pb2.BlockChecksumRequest, _replication_pb2.BlockChecksumResponse]
+    """Between any two nodes of the cluster, for the scrub: is your copy of a block of the log as mine,
+    and its bytes. Of what is confirmed and on the disk of the answering node.
+    """
+    FetchBlock: _grpc.UnaryUnaryMultiCallable[_replication_pb2.FetchBlockRequest, _replication_pb2.FetchBlockResponse]
 
 @_typing.type_check_only
 class ReplicationAsyncStub(ReplicationStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Replicate: _aio.StreamStreamMultiCallable[_replication_pb2.SlaveFrame, _replication_pb2.MasterFrame]  # type: ignore[assignment]
+    BlockChecksum: _aio.UnaryUnaryMultiCallable[_replication_pb2.BlockChecksumRequest, _replication_pb2.BlockChecksumResponse]  # type: ignore[assignment]
+    """Between any two nodes of the cluster, for the scrub: is your copy of a block of the log as mine,
+    and its bytes. Of what is confirmed and on the disk of the answering node.
+    """
+    FetchBlock: _aio.UnaryUnaryMultiCallable[_replication_pb2.FetchBlockRequest, _replication_pb2.FetchBlockResponse]  # type: ignore[assignment]
 
 class ReplicationServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -43,5 +53,22 @@ class ReplicationServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_replication_pb2.SlaveFrame],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_replication_pb2.MasterFrame], _abc.AsyncIterator[_replication_pb2.MasterFrame]]: ...
+
+    @_abc_1.abstractmethod
+    def BlockChecksum(
+        self,
+        request: _replication_pb2.BlockChecksumRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_replication_pb2.BlockChecksumResponse, _abc.Awaitable[_replication_pb2.BlockChecksumResponse]]:
+        """Between any two nodes of the cluster, for the scrub: is your copy of a block of the log as mine,
+        and its bytes. Of what is confirmed and on the disk of the answering node.
+        """
+
+    @_abc_1.abstractmethod
+    def FetchBlock(
+        self,
+        request: _replication_pb2.FetchBlockRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_replication_pb2.FetchBlockResponse, _abc.Awaitable[_replication_pb2.FetchBlockResponse]]: ...
 
 def add_ReplicationServicer_to_server(servicer: ReplicationServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -34,6 +34,7 @@ def main(minutes: float, report: Path = REPORT) -> int:
         tally.write(report)
     for finding in tally.findings[:20]:
         print(f"{finding.kind}: {finding.text}")
+    print(tally.table())
     seconds = time.monotonic() - began
     broken = len(tally.findings)
     print(f"{len(tally.played)} faults in {seconds:.0f} s, {broken} promises broken: {report}")
@@ -44,6 +45,8 @@ if __name__ == "__main__":
     missing = needs.missing("netns")
     if missing:
         sys.exit(f"chaos: {missing}")
+    if needs.missing("fuse"):
+        print(f"no fault of a disk is played: {needs.missing('fuse')}")
     # what is terminated cleans up as well
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     sys.exit(main(float(sys.argv[1]) if len(sys.argv) > 1 else 10.0))

@@ -17,10 +17,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+from chaos.archive_audit import ArchiveAudit
 from chaos.audit import Audit
 from chaos.cluster import EMBEDDED, ETCD, HEAL_S, ChaosCluster
 from chaos.faults import Fault, Scene, faults_for
 from chaos.load import StreamLoad
+from chaos.services import Services
 from chaos.tally import Played, Tally
 from chaos.watchers import Follower, GroupReader, NodeWatcher, Witness
 from helpers.running import wait_until
@@ -84,20 +86,40 @@ class Campaign:
             clients.enter_context(follower)
             group = GroupReader(endpoints, witness)
             clients.enter_context(group)
+            services = Services(endpoints)
+            clients.enter_context(services)
             audit = Audit(cluster, load, witness)
+            archive = ArchiveAudit(cluster.archive, cluster.nodes.nodes)
             for fault in faults:
-                self.tally.add(self._play(cluster, load, audit, fault))
+                self.tally.add(self._play(cluster, load, audit, archive, fault))
                 if time.monotonic() > deadline:
                     break
             load.stop()
+            services.stop()
+            wait_until(
+                lambda: f"{services.unhandled} jobs to be handled, and delayed messages to come",
+                lambda: not services.unhandled and services.arrived(cluster.nodes.nodes),
+                HEAL_S,
+            )
             self.tally.end(audit.at_the_end())
+            self.tally.end(services.check(cluster.nodes.nodes))
+            self.tally.count(services.counts())
+            self.tally.end(archive.at_the_end(cluster.archive.with_name("restored")))
+            self.tally.archived_bytes += archive.compared
             wait_until(
                 f"the consumer and the group to get all {audit.count} messages",
                 lambda: follower.delivered >= audit.count and group.delivered >= audit.count,
                 HEAL_S,
             )
 
-    def _play(self, cluster: ChaosCluster, load: StreamLoad, audit: Audit, fault: Fault) -> Played:
+    def _play(
+        self,
+        cluster: ChaosCluster,
+        load: StreamLoad,
+        audit: Audit,
+        archive: ArchiveAudit,
+        fault: Fault,
+    ) -> Played:
         number = next(self._numbers)
         print(f"{number:4} {fault.name}", flush=True)
         acknowledged, failed = len(load.acknowledged), len(load.failed)
@@ -111,7 +133,9 @@ class Campaign:
         load.wait_acknowledged(healed, HEAL_S)
         cluster.wait_whole()
         whole = time.monotonic()
-        findings = audit.after_fault()
+        findings = audit.after_fault() + archive.after_fault()
+        running = [node.process for node in cluster.nodes.nodes]
+        self.tally.usage.sample(each.pid for each in running if each is not None)
         played = Played(
             fault=fault.name,
             coordinator=cluster.kind,

@@ -21,7 +21,7 @@ UNKNOWN_OFFSET = -1
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """A broken promise. `kind`: lost, duplicated, vanished, skipped or leaders."""
+    """A broken promise. `kind`: lost, duplicated, vanished, skipped, leaders or archive."""
 
     kind: str
     text: str

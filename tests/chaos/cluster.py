@@ -3,6 +3,10 @@
 n0 n1 n2    sync replication, min_in_sync 2
 c0          `tandemlog coordinator`, or
 c0 c1 c2    three members of etcd
+
+The nodes archive their log to one folder, and scrub what they hold. Where the machine can serve it,
+each node and the embedded coordinator has a disk of its own, which loses power and fails
+(helpers/simulated_disk).
 """
 
 import contextlib
@@ -11,14 +15,19 @@ from pathlib import Path
 from typing import Self
 
 from chaos.network import CLIENT, Network
+from helpers import needs
 from helpers.coordinators import EmbeddedProcess, EtcdProcesses, Process
 from helpers.elected_nodes import ElectedNodes
 from helpers.running import NodeProcess, wait_until
+from helpers.simulated_disk.disk import SimulatedDisk
 from tandemlog.v1 import common_pb2
 
 EMBEDDED = "embedded"
 ETCD = "etcd"
 NODES = ("n0", "n1", "n2")
+DISK_MEGABYTES = 2_048
+"""Of a sparse file: what is written in the life of a cluster must fit."""
+ARCHIVE_MS = 500
 HEAL_S = 240.0
 """For what must come true after a fault; a loaded machine needs more than an idle one."""
 
@@ -31,7 +40,9 @@ class ChaosCluster:
         self.coordinators = ("c0",) if kind == EMBEDDED else ("c0", "c1", "c2")
         self.network = Network([*NODES, *self.coordinators])
         self.members: list[Process] = []
+        self.disks: dict[str, SimulatedDisk] = {}
         self.nodes: ElectedNodes
+        self.archive = folder / "archive"
         self._folder = folder
         self._open = contextlib.ExitStack()
 
@@ -92,9 +103,17 @@ class ChaosCluster:
 
     def _start(self) -> None:
         self._open.enter_context(self.network)
+        if not needs.missing("fuse"):
+            names = NODES if self.kind == ETCD else (*NODES, *self.coordinators)
+            self.disks = {name: self._disk(name) for name in names}
         places = [self.network.place(name) for name in self.coordinators]
         if self.kind == EMBEDDED:
-            embedded = EmbeddedProcess(self._folder / "c0", place=places[0])
+            disk = self.disks.get("c0")
+            embedded = EmbeddedProcess(
+                self._folder / "c0",
+                place=places[0],
+                data=None if disk is None else disk.mount / "data",
+            )
             self._open.enter_context(embedded)
             self.members = [embedded]
         else:
@@ -108,7 +127,20 @@ class ChaosCluster:
             [member.endpoint for member in self.members],
             places=[self.network.place(name) for name in NODES],
         )
+        for node in self.nodes.nodes:
+            node.settings["archive"] = {"url": str(self.archive), "interval_ms": ARCHIVE_MS}
+            disk = self.disks.get(node.node_id)
+            if disk is not None:
+                node.settings["store"]["directory"] = disk.mount / "store"
+                node.wrapper = (*node.wrapper, *disk.machine)
         self._open.enter_context(self.nodes)
+
+    def _disk(self, name: str) -> SimulatedDisk:
+        folder = self._folder / f"disk-of-{name}"
+        folder.mkdir()
+        disk = SimulatedDisk(folder, DISK_MEGABYTES)
+        self._open.callback(disk.close)
+        return disk
 
     def _coordinator_answers(self) -> bool:
         time.sleep(0.1)

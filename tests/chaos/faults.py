@@ -3,6 +3,7 @@
     processes   killed (SIGKILL) and started again, or paused (SIGSTOP) and resumed
     network     packets dropped between some of the machines, both ways or one way
     coordinator its processes killed or paused, one or most of them
+    disks       power is cut, flushes hang or fail; only where each machine has a disk of its own
     planned     a switchover, while everything works
 
 A cut ends for all machines at once (`network.heal`), after the hold.
@@ -17,8 +18,11 @@ from dataclasses import dataclass
 
 from chaos.cluster import EMBEDDED, ETCD, ChaosCluster
 from chaos.network import CLIENT
+from helpers import needs
 from helpers.coordinators import Process
 from helpers.running import NodeProcess, ServerProcess
+from helpers.simulated_disk.device import Flushes
+from helpers.simulated_disk.disk import SimulatedDisk
 from tandemlog import Admin
 from tandemlog.cluster.elections import ClusterChange
 from tandemlog.errors import TandemlogError
@@ -64,6 +68,15 @@ class Scene:
         return self.rng.choice(self.cluster.members)
 
     @property
+    def machines(self) -> list[NodeProcess | Process]:
+        """Those with a disk of their own."""
+        servers: list[NodeProcess | Process] = [*self.all_nodes, *self.cluster.members]
+        return [server for server in servers if name_of(server) in self.cluster.disks]
+
+    def disk(self, server: NodeProcess | Process) -> SimulatedDisk:
+        return self.cluster.disks[name_of(server)]
+
+    @property
     def two_members(self) -> list[Process]:
         return self.rng.sample(self.cluster.members, 2)
 
@@ -80,18 +93,24 @@ class Scene:
         return [name for name in self.cluster.everybody if name not in names]
 
 
+def name_of(server: NodeProcess | Process) -> str:
+    """Of its machine: there is one coordinator process with a disk, the embedded one."""
+    return server.node_id if isinstance(server, NodeProcess) else "c0"
+
+
 Inject = Callable[[Scene], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
     """`seconds` is how long it lasts, more or less; `kinds` of coordinators where it makes
-    sense."""
+    sense; `disks`: it is one of the machines' own disks."""
 
     name: str
     inject: Inject
     seconds: float
     kinds: tuple[str, ...] = (EMBEDDED, ETCD)
+    disks: bool = False
 
     def hold_s(self, scene: Scene) -> float:
         return self.seconds * scene.rng.uniform(1 - SPREAD, 1 + SPREAD)
@@ -122,6 +141,38 @@ def _paused(servers: Sequence[ServerProcess]) -> Iterator[None]:
     yield
     for server in servers:
         server.resume()
+
+
+@contextmanager
+def _without_power(scene: Scene, servers: Sequence[NodeProcess | Process]) -> Iterator[None]:
+    """All at once; each disk keeps another part of what was not flushed."""
+    disks = [scene.disk(server) for server in servers]
+    for disk in disks:
+        disk.cut_power(scene.rng.randrange(1 << 31))
+    for server in servers:
+        server.kill()
+    yield
+    for server in servers:
+        server.kill()  # the end of another fault may have started it, without a disk
+    for disk in disks:
+        disk.restore_power()
+    for server in servers:
+        _start(server)
+
+
+@contextmanager
+def _hanging_disk(scene: Scene, node: NodeProcess) -> Iterator[None]:
+    with scene.disk(node).flushes(Flushes.HELD):
+        yield
+
+
+@contextmanager
+def _failing_disk(scene: Scene, node: NodeProcess) -> Iterator[None]:
+    """Its file system is read-only from the first flush on, until the machine starts again."""
+    scene.disk(node).set_flushes(Flushes.FAILED)
+    yield
+    with _without_power(scene, [node]):
+        pass
 
 
 @contextmanager
@@ -252,11 +303,19 @@ FAULTS: tuple[Fault, ...] = (
     Fault("coordinator-paused", lambda s: _paused([s.member]), LONG_S),
     Fault("etcd-without-quorum", lambda s: _killed(s.two_members), LONG_S, (ETCD,)),
     Fault("etcd-paused-quorum", lambda s: _paused(s.two_members), LONG_S, (ETCD,)),
+    Fault("power-master", lambda s: _without_power(s, [s.master]), LONG_S, disks=True),
+    Fault("power-slave", lambda s: _without_power(s, [s.slave]), SHORT_S, disks=True),
+    Fault("power-all", lambda s: _without_power(s, s.machines), SHORT_S, disks=True),
+    Fault("hanging-disk-of-master", lambda s: _hanging_disk(s, s.master), LONG_S, disks=True),
+    Fault("hanging-disk-of-slave", lambda s: _hanging_disk(s, s.slave), LONG_S, disks=True),
+    Fault("failing-disk-of-master", lambda s: _failing_disk(s, s.master), LONG_S, disks=True),
+    Fault("failing-disk-of-slave", lambda s: _failing_disk(s, s.slave), LONG_S, disks=True),
     Fault("switchover", _switchover, SHORT_S),
     Fault(TWO, _two_at_once, LONG_S),
 )
 
 
 def faults_for(kind: str) -> list[Fault]:
-    """Those that make sense with this kind of coordinator."""
-    return [fault for fault in FAULTS if kind in fault.kinds]
+    """Those that make sense with this kind of coordinator, and that this machine can play."""
+    disks = not needs.missing("fuse")
+    return [fault for fault in FAULTS if kind in fault.kinds and (disks or not fault.disks)]

@@ -9,13 +9,14 @@ whole     from the fault's end until all nodes were in sync again
 import json
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.checks import Finding
+from chaos.usage import Usage
 
-KINDS = ("lost", "vanished", "duplicated", "skipped", "leaders")
+KINDS = ("lost", "vanished", "duplicated", "skipped", "leaders", "archive")
 AT_THE_END = "at-the-end"
 
 
@@ -48,6 +49,9 @@ class Tally:
         self.seed = seed
         self.played: list[Played] = []
         self.findings: list[Finding] = []
+        self.usage = Usage()
+        self.archived_bytes = 0
+        self.services: Counter[str] = Counter()
         self.error = ""
         self._at_the_end: list[Finding] = []
 
@@ -59,6 +63,10 @@ class Tally:
         """Those that only the reading of everything has found."""
         self._at_the_end += findings
         self.findings += findings
+
+    def count(self, services: Mapping[str, int]) -> None:
+        """What the services of one cluster were asked for."""
+        self.services.update(services)
 
     def rows(self) -> list[dict[str, object]]:
         """One for each kind of fault that was played, by name, and the sum of all."""
@@ -77,9 +85,26 @@ class Tally:
             "acknowledged": sum(each.acknowledged for each in self.played),
             "failed": sum(each.failed for each in self.played),
             **{kind: found[kind] for kind in KINDS},
+            "archived_bytes": self.archived_bytes,
+            "services": dict(self.services),
+            "usage": self.usage.report(),
             "error": self.error,
             "findings": [f"{finding.kind}: {finding.text}" for finding in self.findings[:100]],
         }
+
+    def table(self) -> str:
+        """The rows of the faults as Markdown, as docs/reliability.md has them."""
+        lines = [
+            "| fault | runs | acknowledged | broken promises | median recovery, s | worst, s |",
+            "|---|---|---|---|---|---|",
+        ]
+        for name in sorted({each.fault for each in self.played}):
+            row = _row(name, [each for each in self.played if each.fault == name])
+            broken = sum(int(str(row[kind])) for kind in KINDS)
+            acknowledged = f"{row['acknowledged']:,}"
+            times = f"{row['median_recovery_s']} | {row['worst_recovery_s']}"
+            lines.append(f"| {name} | {row['runs']} | {acknowledged} | {broken} | {times} |")
+        return "\n".join(lines)
 
     def write(self, path: Path) -> None:
         path.parent.mkdir(exist_ok=True)

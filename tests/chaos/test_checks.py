@@ -5,7 +5,7 @@ import pytest
 from chaos.campaign import order
 from chaos.checks import Finding, duplicated, longest_gap, lost, two_leaders, vanished
 from chaos.cluster import EMBEDDED, ETCD
-from chaos.faults import FAULTS
+from chaos.faults import FAULTS, faults_for
 from chaos.tally import Played, Tally
 from chaos.watchers import Follower, GroupReader, Witness
 
@@ -100,7 +100,7 @@ def test_a_seed_repeats_an_order_that_has_every_kind(kind: str) -> None:
     names = [next(first).name for _ in FAULTS]
     assert names == [next(again).name for _ in FAULTS]
     assert names != [next(other).name for _ in FAULTS]
-    fitting = [fault.name for fault in FAULTS if kind in fault.kinds]
+    fitting = [fault.name for fault in faults_for(kind)]
     assert set(names[: len(fitting)]) == set(fitting)
 
 
@@ -117,6 +117,7 @@ def test_the_report_counts_by_kind_of_fault() -> None:
     assert (row["fault"], row["runs"], row["lost"], row["vanished"]) == ("kill-master", 2, 1, 0)
     assert (row["median_recovery_s"], row["worst_recovery_s"]) == (7.0, 7.5)
     assert (end["fault"], end["vanished"]) == ("at-the-end", 1)
+    assert tally.table().splitlines()[2:] == ["| kill-master | 2 | 150 | 1 | 7.0 | 7.5 |"]
 
 
 def test_a_group_may_get_a_message_again_and_passes_none() -> None:

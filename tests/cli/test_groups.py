@@ -11,7 +11,6 @@ from helpers.cli_node import objects, program
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
 from tandemlog.v1 import broker_pb2
-from tandemlog_server.cli.commands.group import queues_text
 
 Ran = Callable[..., Awaitable[tuple[int, str, str]]]
 
@@ -178,9 +177,3 @@ async def test_a_queue_without_a_commit_has_its_messages_as_lag(ran: Ran) -> Non
         (None, 10),
         (10, 0),
     ]
-
-
-def test_queues_in_short() -> None:
-    queues = [("b", 1), ("a", 3), ("a", 0), ("a", 1), ("a", 2), ("a", 7)]
-    assert queues_text(queues) == "a 0-3,7 b 1"
-    assert queues_text([]) == ""

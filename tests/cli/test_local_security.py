@@ -98,3 +98,13 @@ def test_certificates_are_valid_for_a_year(tmp_path: Path) -> None:
     made.prepare(NODES, "127.0.0.1:1")
     assert not made._is_due("n0", now() + datetime.timedelta(days=330))
     assert made._is_due("n0", now() + datetime.timedelta(days=340))
+
+
+def test_the_line_of_the_console_says_how_to_be_let_in(tmp_path: Path) -> None:
+    plan = plan_cluster(tmp_path, Wishes(slaves=0, secure=True))
+    line = LocalCluster(tmp_path, plan, 20_000, console=True).console()
+    assert line.startswith("console: https://127.0.0.1:20100/console/ ")
+    assert str(tmp_path / "secure" / "operator.token") in line
+    plan = plan_cluster(tmp_path / "open", Wishes(slaves=0, secure=False))
+    line = LocalCluster(tmp_path / "open", plan, 20_000, console=True).console()
+    assert line == "console: http://127.0.0.1:20100/console/"

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from helpers import golden
+from helpers.program_call import Call, call_program
 from tandemlog_server.cli import app
 from tandemlog_server.storage.config import StoreConfig
 from tandemlog_server.storage.message_store import MessageStore
@@ -38,12 +39,7 @@ def run(
     ]
 
     def call(command: str, *arguments: str, store: Path = copy.store) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["tandemlog", command, str(store), *arguments, *sizes])
-        with pytest.raises(SystemExit) as ended:
-            app.main()
-        out, err = capfd.readouterr()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, out, err
+        return call_program(monkeypatch, capfd, command, store, *arguments, *sizes)
 
     return call
 
@@ -179,20 +175,13 @@ def test_index_sizes_that_do_not_fit(
 
 COMMANDS = ("dump", "recover", "recover --dry-run", "rebuild", "verify")
 
-Call = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
 def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
     """A command with a store that no fixture made."""
 
     def run(command: str, *arguments: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["tandemlog", *command.split(), *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            app.main()
-        out, err = capfd.readouterr()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, out, err
+        return call_program(monkeypatch, capfd, *command.split(), *arguments)
 
     return run
 

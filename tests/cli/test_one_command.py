@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 from fakes.log_builder import LogBuilder, flip, overwrite
+from helpers.program_call import Call, call_program
 from tandemlog.format.record.record import encode_record
 from tandemlog.logs.executors import InProcess
 from tandemlog.logs.jobs.audit import audit
 from tandemlog.logs.jobs.compare import compare as compare_logs
 from tandemlog.logs.jobs.rebuild import RebuildOptions, rebuild
-from tandemlog_server.cli import app
 from tandemlog_server.storage.config import StoreConfig
 from tandemlog_server.storage.errors import StoreError
 from tandemlog_server.storage.tools.compare_stores import compare
@@ -33,7 +33,6 @@ FILE = 8192
 QUEUE_FILE = 2000
 SIZES = ("--index-slots", "20", "--index-entries", "100", "--queue-file-size", str(QUEUE_FILE))
 
-Call = Callable[..., tuple[int, str, str]]
 Damage = Callable[[LogBuilder], object]
 
 
@@ -55,12 +54,7 @@ def log(tmp_path: Path) -> LogBuilder:
 @pytest.fixture
 def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
     def run(*arguments: str | Path, sizes: tuple[str, ...] = SIZES) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["tandemlog", *map(str, arguments), *sizes])
-        with pytest.raises(SystemExit) as ended:
-            app.main()
-        out, err = capfd.readouterr()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, out, err
+        return call_program(monkeypatch, capfd, *arguments, *sizes)
 
     return run
 

@@ -10,7 +10,7 @@ from fakes.secured_node import access_text, running, settings, token
 from helpers.cli_node import objects, program
 from tandemlog import Message, Security
 from tandemlog.produce.producer import AsyncProducer
-from tandemlog_server.cli.commands.stats import Sample, parsed, rates, summed
+from tandemlog_server.cli.cluster.traffic import Sample, parsed, rates, summed
 from tandemlog_server.storage.metadata.topics import TopicConfig
 
 TEXT = """# HELP tandemlog_messages_in_total Messages.

@@ -190,6 +190,9 @@ class FilesSuite:
     def test_a_boot_has_one_name(self, files: FileSystem, root: Path) -> None:
         assert files.boot_id() == files.boot_id() != ""
 
+    def test_a_mount_has_one_name(self, files: FileSystem, root: Path) -> None:
+        assert files.mount_id(root) == files.mount_id(root / "not" / "yet" / "there")
+
     def test_status(self, files: FileSystem, root: Path) -> None:
         handle = files.open(root / "a", create=True)
         files.pwrite(handle, b"12345", 0)
@@ -215,6 +218,26 @@ class FilesSuite:
         assert files.read_file(root / "b") == b"a"
         with pytest.raises(FileNotFoundError):
             files.rename(root / "a", root / "c")
+
+    def test_a_file_with_two_names(self, files: FileSystem, root: Path) -> None:
+        handle = files.open(root / "a", create=True)
+        files.pwrite(handle, b"first", 0)
+        files.close(handle)
+        files.link(root / "a", root / "b")
+        assert files.listdir(root) == ["a", "b"]
+        for name in ("b", "a"):
+            with pytest.raises(FileExistsError):
+                files.link(root / "a", root / name)
+        with pytest.raises(FileNotFoundError):
+            files.link(root / "missing", root / "c")
+        # another file takes one of the names
+        handle = files.open(root / "c", create=True)
+        files.pwrite(handle, b"second", 0)
+        files.close(handle)
+        files.rename(root / "c", root / "a")
+        assert files.read_file(root / "b") == b"first"
+        files.unlink(root / "a")
+        assert files.read_file(root / "b") == b"first"
 
     def test_a_directory_moves_with_its_content(self, files: FileSystem, root: Path) -> None:
         files.make_directory(root / "from" / "below")

@@ -8,19 +8,32 @@ import re
 import shlex
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import tandemlog
+from helpers import forked
 from helpers.elected import Elected
-from helpers.running import ROOT, NodeProcess, wait_until
+from helpers.running import ROOT, SMALL, NodeProcess, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.lane("elections")]
 
 PAGE = ROOT / "docs" / "operations.md"
 ASKING = ("check", "history", "topology")
+ON_FILES = ("backup", "restore")
+SIZES = [
+    f"--{name.replace('_', '-')}={size}"
+    for name, size in SMALL.items()
+    if name
+    in (
+        "index_slots",
+        "index_entries",
+        "queue_file_size",
+    )
+]
 DIRECTIVE = re.compile(r"<!-- test: (.*) -->")
 
 
@@ -39,9 +52,12 @@ def steps() -> Iterator[str]:
 class Walk:
     """The cluster of the page; `lost` is the node that was lost last."""
 
-    def __init__(self, cluster: Elected) -> None:
+    def __init__(self, cluster: Elected, folder: Path) -> None:
         self.cluster = cluster
         self.lost: NodeProcess | None = None
+        self.backup = folder / "backup"
+        self.messages: list[bytes] = []
+        self.epoch = 0
 
     def step(self, text: str) -> None:
         if text.startswith("test: "):
@@ -60,7 +76,9 @@ class Walk:
                 for each in arguments
             ]
             code = int(note or 0)
-            if arguments[0] in ASKING:
+            if arguments[0] in ON_FILES:
+                self._on_files(arguments, code)
+            elif arguments[0] in ASKING:
                 self._ask(arguments, code)
             else:
                 self.cluster.tandemlog(*arguments, code=code)
@@ -76,6 +94,19 @@ class Walk:
             return done.returncode == code
 
         wait_until(lambda: f"{arguments} to end with {code}, not {said}", told, 60)
+
+    def _on_files(self, arguments: list[str], code: int) -> None:
+        """A command on the folders of the page, which are elsewhere here."""
+        folders = {f"/var/lib/tandemlog/{node.node_id}": node.store for node in self.cluster.nodes}
+        if self.lost is not None:
+            folders["/var/lib/tandemlog/LOST"] = self.lost.store
+        folders["/backups/shop"] = self.backup
+        slave = "127.0.0.1:10912"
+        words = [str(folders.get(each, each)) for each in arguments]
+        words = [self._slave().endpoint if each == slave else each for each in words]
+        sizes = [] if arguments[1] == "verify" else SIZES
+        done = forked.run(*words, *sizes, timeout_s=120)
+        assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
 
     def _started(self, command: str) -> None:
         if command.startswith("tandemlog coordinator "):
@@ -97,6 +128,14 @@ class Walk:
         elif what == "wait":
             cluster.wait_in_sync(count=int(whom))
             self._put()
+        elif (what, whom) == ("lose", "all"):
+            self._lose_all()
+        elif (what, whom) == ("find", "backup"):
+            self._find_what_was_backed_up()
+        elif what == "stop":
+            self.lost = self._slave()
+            self.messages = self._messages()
+            assert self.lost.stop() == 0
         elif (what, whom) == ("kill", "coordinator"):
             cluster.coordinator.kill()
         elif what == "kill":
@@ -134,6 +173,28 @@ class Walk:
             node.kill()
         self.lost = last.start()
 
+    def _lose_all(self) -> None:
+        """Every process, and every disk of them."""
+        self.epoch = self.cluster.epoch(self.cluster.the_master())
+        self.cluster.coordinator.kill()
+        shutil.rmtree(self.cluster.coordinator.data)
+        for node in self.cluster.nodes:
+            node.kill()
+            shutil.rmtree(node.store)
+
+    def _messages(self) -> list[bytes]:
+        with tandemlog.Consumer(self.cluster.endpoints) as consumer:
+            batches = list(consumer.scan("sales", columns=["body"]))
+        return sorted(body for batch in batches for body in batch.column("body").to_pylist())
+
+    def _find_what_was_backed_up(self) -> None:
+        """All that was there when the backup was taken, below a term that readers have not seen."""
+        assert self.cluster.epoch(self.cluster.the_master()) > self.epoch
+        assert self.messages
+        found = self._messages()
+        missing = Counter(self.messages) - Counter(found)
+        assert not missing
+
     def _put(self) -> None:
         with tandemlog.Admin(self.cluster.endpoints) as admin:
             topics = [topic.name for topic in admin.topics()]
@@ -144,7 +205,7 @@ class Walk:
 
 def test_the_page(tmp_path: Path) -> None:
     with Elected(tmp_path) as cluster:
-        walk = Walk(cluster)
+        walk = Walk(cluster, tmp_path)
         for number, text in enumerate(steps()):
             began = time.monotonic()
             walk.step(text)

@@ -117,6 +117,7 @@ async def send_rig(
             node.store,
             joint,
             creation,
+            node._turns,
             FACTS,
             broker_name="broker-a",
             new_key=lambda: f"KEY{next(keys)}",

@@ -1,4 +1,4 @@
-"""Full disks and failing I/O under a real node."""
+"""Full disks under a real node."""
 
 import contextlib
 import shutil
@@ -124,47 +124,3 @@ def fill(file: Path) -> None:
     with contextlib.suppress(OSError), file.open("wb", buffering=0) as out:
         while out.write(bytes(4096)):
             pass
-
-
-def test_a_failed_fsync_ends_acknowledgements_for_good(tmp_path: Path) -> None:
-    running = Running(tmp_path, flush="sync")
-    with running:
-        node = running.master
-        with tandemlog.Admin(node.endpoint) as admin:
-            admin.create_topic("eio", queues=1)
-        count, _ = send_until_refused(node.endpoint, "eio", b"before", 50)
-        assert count == 50
-        assert node.process is not None
-        tracer = subprocess.Popen(
-            [
-                *("strace", "-f", "-q", "-o", "/dev/null", "-p", str(node.process.pid)),
-                *("-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO"),
-            ],
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            reason = ""
-
-            def refused() -> bool:
-                """From the moment on at which strace has hold of the thread that flushes."""
-                nonlocal reason
-                acknowledged, reason = send_until_refused(node.endpoint, "eio", b"after", 1)
-                return not acknowledged
-
-            wait_until("a put to be refused", refused, 60)
-            assert reason
-        finally:
-            tracer.terminate()
-            tracer.wait(60)
-        # the disk is well again; the store must stay read-only all the same
-        acknowledged, reason = send_until_refused(node.endpoint, "eio", b"later", 1)
-        assert acknowledged == 0, "a second fsync that succeeds proves nothing"
-        wait_until(
-            "it to say that it is no master to put to",
-            lambda: 503 in (node.http_status("/readiness"), node.http_status("/master")),
-        )
-        assert len(node.read_queue("eio", 0)) >= 50
-        node.kill()
-        node.start()
-        acknowledged, reason = send_until_refused(node.endpoint, "eio", b"restarted", 1)
-        assert acknowledged == 1, reason

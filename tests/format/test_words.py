@@ -1,6 +1,6 @@
 """What a message quotes has a bound."""
 
-from tandemlog.format.words import MAX_QUOTED, counted, quoted, shortened, visible
+from tandemlog.format.words import MAX_QUOTED, counted, queues_text, quoted, shortened, visible
 
 
 def test_a_short_name_is_quoted_as_it_is() -> None:
@@ -25,3 +25,9 @@ def test_one_of_a_kind() -> None:
 
 def test_what_a_terminal_would_obey_is_made_visible() -> None:
     assert visible("a\x1b[2J\x9b\u202e\x00b\tc\nd é") == "a\\u001b[2J\\u009b\\u202e\\u0000b\tc\nd é"
+
+
+def test_queues_in_short() -> None:
+    queues = [("b", 1), ("a", 3), ("a", 0), ("a", 1), ("a", 2), ("a", 7)]
+    assert queues_text(queues) == "a 0-3,7 b 1"
+    assert queues_text([]) == ""

@@ -170,6 +170,7 @@ def _by_hand() -> Iterator[tuple[str, list[list[bytes]]]]:
         ("Broker/GetByOffset", [broker_pb2.GetByOffsetRequest(physical_offsets=[0, 0, 0])]),
         ("Broker/FetchOffsets", [broker_pb2.FetchOffsetsRequest(group=GROUP)]),
         ("Broker/FetchSegmentRange", [broker_pb2.FetchSegmentRangeRequest(length=2_000)]),
+        ("Broker/FetchLogState", [broker_pb2.FetchLogStateRequest(prologue_offset=1)]),
         ("Admin/CreateTopic", _topics()),
         ("Admin/ListTopics", [admin_pb2.ListTopicsRequest()]),
     ):

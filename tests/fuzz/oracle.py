@@ -25,6 +25,7 @@ _MAY_WAIT = (
     "/Watch",
     "/Replicate",
     "/FetchSegmentRange",
+    "/FetchLogState",
     "/ServerReflection",
 )
 _REFUSALS = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)

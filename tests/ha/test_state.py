@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tandemlog.format.files.epochs import EpochEntry, EpochTable
 from tandemlog.testing.memory_files import MemoryFiles
 from tandemlog_server.ha.config import HaConfig, Role
 from tandemlog_server.ha.errors import StateFileError
+from tandemlog_server.ha.master.term import next_epoch
 from tandemlog_server.ha.replication_file import StateFile, new_incarnation
 from tandemlog_server.ha.state import (
     HaState,
@@ -21,6 +23,8 @@ from tandemlog_server.ha.state import (
 from tandemlog_server.storage.config import StoreConfig
 from tandemlog_server.storage.errors import DiskFullError
 from tandemlog_server.storage.message_store import MessageStore
+from tandemlog_server.storage.state_files.restored import Restored, RestoredFile
+from tandemlog_server.storage.store_paths import StorePaths
 from tandemlog_server.storage.tools.verify import verify
 
 A, B = Member("a", "1"), Member("b", "2")
@@ -69,6 +73,19 @@ def test_what_was_saved_survives_a_power_cut(files: MemoryFiles) -> None:
     file.save(replace(STATE, accepted_epoch=6))
     files.crash()
     assert file.load(HaConfig("c", "n")).accepted_epoch == 6
+
+
+def test_a_restored_store_begins_above_the_epochs_that_were_cut_from_its_log(
+    files: MemoryFiles,
+) -> None:
+    """Readers have seen them, and believe no master of an epoch that is not higher."""
+    RestoredFile(StorePaths(ROOT).restored, files).save(Restored("archive", 0, 100, 9))
+    file = StateFile(ROOT, files)
+    state = file.load(HaConfig("c", "n"))
+    assert state.accepted_epoch == 9
+    assert next_epoch(EpochTable((EpochEntry(7, 0),)), state) == 10
+    file.save(replace(state, accepted_epoch=12))
+    assert file.load(HaConfig("c", "n")).accepted_epoch == 12
 
 
 @pytest.mark.parametrize(("cluster", "node"), [("other", "n"), ("c", "other")])

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tandemlog_server.cli import app
+from helpers.program_call import call_program
 from tandemlog_server.node.node import Node
 from tandemlog_server.node.settings.config_loading import load_config
 from tandemlog_server.node.settings.node_config import NodeConfig
@@ -73,17 +73,12 @@ def program(
 
     def call(*arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
         where = [] if "--endpoint" in arguments else ["--endpoint", endpoint]
-        monkeypatch.setattr("sys.argv", ["tandemlog", *arguments, *where])
         read, write = os.pipe()
         os.write(write, stdin)
         os.close(write)
         with io.FileIO(read) as source, monkeypatch.context() as patch:
             patch.setattr("sys.stdin", source)
-            with pytest.raises(SystemExit) as ended:
-                app.main()
-        out, err = capfd.readouterr()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, out, err
+            return call_program(monkeypatch, capfd, *arguments, *where)
 
     return call
 

@@ -153,11 +153,18 @@ class EtcdProcesses:
 
 
 class EmbeddedProcess(Process):
-    """`tandemlog coordinator` on the data in `folder`."""
+    """`tandemlog coordinator`; its data is in `folder`, or at `data`."""
 
-    def __init__(self, folder: Path, port: int | None = None, place: Place = LOOPBACK) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        port: int | None = None,
+        place: Place = LOOPBACK,
+        *,
+        data: Path | None = None,
+    ) -> None:
         endpoint = f"{place.host}:{port or free_ports(1)[0]}"
-        self.data = folder / "data"
+        self.data = data or folder / "data"
         command = [*place.wrapper, *forked.PROGRAM, "coordinator"]
         command += ["--dir", str(self.data), "--listen", endpoint]
         if place is not LOOPBACK:  # a network of the test's own

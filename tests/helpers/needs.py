@@ -8,7 +8,9 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from ctypes.util import find_library
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
@@ -52,12 +54,28 @@ def _namespaces() -> str:
     return "" if works else "network namespaces and iptables do not work here"
 
 
+def _fuse() -> str:
+    """A container lacks /dev/fuse unless it is given one."""
+    missing = _root() or _commands("losetup", "mkfs.ext4", "e2fsck", "mount", "umount")
+    if missing:
+        return missing
+    if find_library("fuse3") is None or find_spec("mfusepy") is None:
+        return "needs libfuse3 and mfusepy"
+    try:
+        os.close(os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC))
+    except OSError as problem:
+        return f"the kernel gives no FUSE here: {problem}"
+    return "" if _succeeds("losetup", "--find") else "the kernel gives no loop device here"
+
+
 def _succeeds(*command: str) -> bool:
     return subprocess.run(command, capture_output=True, check=False, timeout=30).returncode == 0
 
 
 NEEDS: dict[str, Callable[[], str]] = {
-    "fault": lambda: _root() or _commands("losetup", "mkfs.ext4", "mount", "strace"),
+    "fuse": _fuse,
+    "fault": lambda: _root() or _commands("mount", "umount"),
+    "browser": lambda: _commands("chromium"),
     "interop": lambda: _commands("java", "javac", "mvn"),
     "docker": lambda: _root() or _docker(),
     "netns": _namespaces,

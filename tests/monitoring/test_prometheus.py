@@ -160,6 +160,7 @@ def test_every_query_has_an_answer(tmp_path: Path) -> None:
     doors = [f"127.0.0.1:{port}" for port in free_ports(2)]
     for node, door in zip(cluster.nodes, doors, strict=True):
         node.settings["rocketmq_clients"] = {"listen": door}
+        node.settings["archive"] = {"url": str(tmp_path / "archive"), "interval_ms": 200}
     with cluster:
         cluster.the_master()
         cluster.wait_in_sync(count=2)

@@ -33,7 +33,7 @@ class Server:
         self.endpoint = f"127.0.0.1:{self.port}"
         self._node: Node | None = None
 
-    async def start(self) -> None:
+    async def start(self, endpoint: str = "") -> None:
         store = StoreSection(
             directory=self.folder / "store",
             commit_log_file_size=1 << 20,
@@ -41,7 +41,7 @@ class Server:
             index_slots=500,
             index_entries=2_000,
         )
-        self._node = Node(NodeConfig(listen=self.endpoint, http_listen="", store=store))
+        self._node = Node(NodeConfig(listen=endpoint or self.endpoint, http_listen="", store=store))
         await self._node.start()
 
     async def stop(self) -> None:
@@ -58,12 +58,20 @@ class Server:
         shutil.rmtree(self.folder / "store")
         if copy:
             shutil.copytree(self.folder / "copy", self.folder / "store")
+        else:
+            await self._begin_store()
         await self.start()
-        if not copy:
-            await self.topic()
 
-    async def topic(self) -> None:
-        async with AsyncAdmin(self.endpoint) as admin:
+    async def _begin_store(self) -> None:
+        """The topic is made at an address of its own: a reader that finds the new store at the
+        node's address before the topic is there hears that there is none."""
+        [port] = free_ports(1)
+        await self.start(f"127.0.0.1:{port}")
+        await self.topic(f"127.0.0.1:{port}")
+        await self.stop()
+
+    async def topic(self, endpoint: str = "") -> None:
+        async with AsyncAdmin(endpoint or self.endpoint) as admin:
             await admin.create_topic("orders", queues=1)
 
     async def put(self, name: str, count: int) -> list[bytes]:

@@ -18,6 +18,7 @@ from tandemlog_server.ha.state import HaState
 from tandemlog_server.node.certs.folder import make_authority, make_certificate
 from tandemlog_server.node.certs.owners import Owner, OwnerKind
 from tandemlog_server.node.preflight import RELEASED_MS, faults, warnings
+from tandemlog_server.node.settings.archive_section import ArchiveSection
 from tandemlog_server.node.settings.node_config import NodeConfig
 from tandemlog_server.node.settings.sections import StoreSection
 from tandemlog_server.rocketmq.follow.following_file import Following, FollowingFile, TakenOver
@@ -51,6 +52,14 @@ def stored_until(directory: Path, newest_ms: int) -> None:
 
 def test_nothing_is_wrong_and_nothing_is_made(tmp_path: Path) -> None:
     assert said(config(tmp_path / "deep" / "store")) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_archive_that_no_package_knows(tmp_path: Path) -> None:
+    section = ArchiveSection(url="nothing-known://key:secret@bucket/x")
+    (fault,) = said(config(tmp_path / "store", archive=section))
+    assert fault.startswith("archive.url: nothing-known://***@bucket/x is no URL of an archive")
+    assert said(config(tmp_path / "store", archive=ArchiveSection(url=str(tmp_path)))) == []
     assert list(tmp_path.iterdir()) == []
 
 

@@ -8,6 +8,8 @@ PYTHONPATH=tests python -m sim --served 5000     the same with real clients in t
 PYTHONPATH=tests python -m sim --blackouts 5000  the power of all nodes fails, after any history
 PYTHONPATH=tests python -m sim --delays 5000     messages that come later, over real stores
 PYTHONPATH=tests python -m sim --services 5000   work queues and transactions, over real stores
+PYTHONPATH=tests python -m sim --scrub 1000      disks that turn bits, and the scrub that mends
+PYTHONPATH=tests python -m sim --archives 1000   archivers beside stores that fail over and are cut
 """
 
 import logging
@@ -19,10 +21,11 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 
-from sim import election_world, served_run, services_run
+from sim import archive_world, election_world, served_run, services_run
 from sim.delay_world import DelayWorld
 from sim.election_blackouts import blackouts_of
 from sim.ha_nodes import CrashError, ViolationError
+from sim.scrub_world import ScrubWorld
 from sim.store_run import play, shortest
 from tandemlog_server.ha.config import Replication
 
@@ -75,9 +78,23 @@ def outcome_of_delays(seed: int) -> Outcome:
         return seed, f"seed {seed}: {fault}", {}
 
 
+def outcome_of_scrub(seed: int) -> Outcome:
+    try:
+        return seed, "", play(seed, make=ScrubWorld).counters
+    except (Exception, CrashError) as fault:
+        return seed, f"seed {seed}: {fault}", {}
+
+
 def outcome_of_services(seed: int) -> Outcome:
     try:
         return seed, "", services_run.played(seed).counters
+    except (Exception, CrashError) as fault:
+        return seed, f"seed {seed}: {fault}", {}
+
+
+def outcome_of_archives(seed: int) -> Outcome:
+    try:
+        return seed, "", archive_world.play(seed).counters
     except (Exception, CrashError) as fault:
         return seed, f"seed {seed}: {fault}", {}
 
@@ -119,7 +136,9 @@ OTHER_WORLDS = {
     "--served": outcome_of_clients,
     "--blackouts": outcome_of_blackouts,
     "--delays": outcome_of_delays,
+    "--scrub": outcome_of_scrub,
     "--services": outcome_of_services,
+    "--archives": outcome_of_archives,
 }
 
 

@@ -154,7 +154,7 @@ class Node(Process):
         self.attempts = SecondAttempts(store, current, loop.time)
         keys = count(1)
         sends = SendMethods(
-            store, self.joint, topics, BrokerFacts("C"), broker_name=BROKER,
+            store, self.joint, topics, turns, BrokerFacts("C"), broker_name=BROKER,
             new_key=lambda: f"KEY{next(keys)}", attempts=self.attempts,
         )  # fmt: skip
         known = KnownQueues(store.topics, store.queue_table)

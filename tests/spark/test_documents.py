@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
+from fakes.built_archives import archive_log
 from fakes.log_builder import LogBuilder, varied
 from helpers.running import Running
 from tandemlog import Admin, Consumer, Producer
+from tandemlog.archive.folder_store import FolderStore
 from tandemlog.logs.executors import InProcess
 from tandemlog.logs.jobs.rebuild import RebuildOptions, rebuild
 from tandemlog_server.cli import app
@@ -81,11 +83,14 @@ def test_examples(
     copies: dict[str, int],
 ) -> None:
     log = with_store(tmp_path)
+    archive_log(FolderStore(tmp_path / "archive"), log, 4000)
     examples = blocks(document, "python")
     names: dict[str, Any] = {}
     for example in examples:
         code = example.replace("10.0.0.1:10911,10.0.0.2:10911", ",".join(cluster.endpoints))
         code = code.replace("10.0.0.1:10911", cluster.master.endpoint)
+        code = code.replace("s3://backups/shop", str(tmp_path / "archive"))
+        code = code.replace("1777593600000", str(log.records[0].store_timestamp))
         code = code.replace("/data/", f"{tmp_path}/")
         exec(compile(code, document, "exec"), names)
     if "listener" in names:
@@ -96,6 +101,7 @@ def test_examples(
     printed = capsys.readouterr().out
     if document != "README.md":
         assert f"{len(log.records)} True" in printed
+        assert f"{sum(each.topic == 'Orders' for each in log.records)} orders since May" in printed
     assert log.records[0].topic in printed
 
 
@@ -104,7 +110,7 @@ def test_commands(tmp_path: Path) -> None:
     rebuild(InProcess(), store, store, RebuildOptions(True, True, 20, 100, 200))
     lines = [line for block in blocks("docs/pipeline.md", "sh") for line in block.splitlines()]
     jobs = [line for line in lines if "/data/" in line]
-    assert len(jobs) == 7
+    assert len(jobs) == 8
     for line in jobs:
         program, *arguments = shlex.split(line.replace("/data/", f"{tmp_path}/"), comments=True)
         assert program == "tandemlog"

@@ -16,7 +16,6 @@ from dataclasses import replace
 from itertools import count
 from typing import Final
 
-from tandemlog_server.ha.errors import ProtocolError
 from tandemlog_server.rocketmq.wire.remoting import Command, CommandReader, encode_command
 
 CONNECT_S: Final = 1.0
@@ -45,7 +44,7 @@ class _Wire(asyncio.Protocol):
         self._ended = ended
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._reader = CommandReader(MAX_ANSWER)
+        self._reader = CommandReader(MAX_ANSWER, MAX_ANSWER)
         self._out: list[bytes] = []
         self._opaque = count(1)
         self.waiting: dict[int, asyncio.Future[Command]] = {}
@@ -58,16 +57,15 @@ class _Wire(asyncio.Protocol):
         self.open = True
 
     def data_received(self, data: bytes) -> None:
-        try:
-            commands = self._reader.feed(data)
-        except ProtocolError:
-            self.close()
-            return
+        commands: list[Command] = []
+        fault = self._reader.take(data, commands)
         for command in commands:
             # requests are pushed to clients, and this is none
             future = self.waiting.pop(command.opaque, None) if command.is_response else None
             if future is not None and not future.done():
                 future.set_result(command)
+        if fault is not None:
+            self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.close()

@@ -18,7 +18,6 @@ from tandemlog_server.rocketmq.clients.codes import RequestCode, ResponseCode
 from tandemlog_server.rocketmq.clients.offset_requests import (
     OffsetRequest,
     QueueRequest,
-    SearchRequest,
     read_commit,
     read_offset_query,
     read_queue,
@@ -31,10 +30,11 @@ from tandemlog_server.storage.reads.results import GetResult, GetStatus
 
 from ...access.caller import Caller
 from ...access.identities import Right
-from ...error_status import not_sure
+from ...error_status import RequestRefusedError, not_sure
 from ...pulls.dispatch_wait import DispatchWait
 from ...pulls.known_queues import KnownQueues
 from ...pulls.read_turns import ReadTurns
+from ...pulls.reading import Cold, ColdBegin
 from ...roles.role import CurrentRole
 from ...services.group_service import GroupService
 from ..door.remoting_call import Ended, Method, RemotingCall
@@ -63,6 +63,7 @@ class OffsetMethods:
         current: CurrentRole,
         *,
         recent_bytes: int,
+        cold: Cold | None = None,
     ) -> None:
         self._store = store
         self._members = members
@@ -72,6 +73,7 @@ class OffsetMethods:
         self._dispatch = dispatch
         self._current = current
         self._recent_bytes = recent_bytes
+        self._cold = cold
 
     def methods(self) -> Mapping[int, Method]:
         """By request code."""
@@ -89,6 +91,7 @@ class OffsetMethods:
         asked = read_offset_query(call.request.fields)
         require_reads(call.caller, asked.group, asked.queue.topic)
         await self._members.offsets_known(asked.group)
+        await self._commits.settled(asked.group, (asked.queue.topic, asked.queue.queue_id))
         found = await self._as_leader(lambda: self._offset(asked, call.caller))
         await self._members.offsets_confirmed(asked.group)
         if found is None:
@@ -122,13 +125,18 @@ class OffsetMethods:
         return self._store.reader.get(queue.topic, queue.queue_id, 0, 1, 1)
 
     def begin_commit(self, call: RemotingCall, ended: Ended) -> bool:
-        """See Method: what only moves an offset on, of a client that waits for no answer."""
+        """See Method: the offset of a client that waits for no answer, in the order in which its
+        requests come. At a node that does not lead any more it is handed on."""
         if not call.request.is_oneway:
             return False
         asked = read_commit(call.request.fields)
         queue = asked.queue
         require_reads(call.caller, asked.group, queue.topic)
-        if not self._commits.commit_now(
+        try:
+            self._members.lead(asked.group)
+        except RequestRefusedError:
+            return False
+        if not self._commits.commit_unheard(
             asked.group, queue.topic, queue.queue_id, asked.queue_offset, call.caller
         ):
             return False
@@ -136,50 +144,55 @@ class OffsetMethods:
         return True
 
     async def commit(self, call: RemotingCall) -> Command | None:
-        """Mostly without an answer. Raises RequestRefusedError."""
+        """Raises RequestRefusedError."""
         asked = read_commit(call.request.fields)
         queue = asked.queue
         require_reads(call.caller, asked.group, queue.topic)
-        answered = not call.request.is_oneway
         await self._commits.commit(
-            asked.group,
-            queue.topic,
-            queue.queue_id,
-            asked.queue_offset,
-            call.caller,
-            answered=answered,
+            asked.group, queue.topic, queue.queue_id, asked.queue_offset, call.caller
         )
-        return call.request.response() if answered else None
+        return None if call.request.is_oneway else call.request.response()
 
     async def search(self, call: RemotingCall) -> Command:
         """The offset for a store time."""
         asked = read_search(call.request.fields)
         self._check(asked.queue, call.caller)
-        work = partial(self._search, asked)
-        return _offset_answer(call.request, await self._ends_read(call.caller, work))
-
-    def _search(self, asked: SearchRequest) -> int:
         boundary = Boundary.UPPER if asked.upper else Boundary.LOWER
         queue = asked.queue
-        return self._store.reader.search_offset(
-            queue.topic, queue.queue_id, max(asked.timestamp, 0), boundary
-        )
+        wanted = queue.topic, queue.queue_id, max(asked.timestamp, 0), boundary
+        search = self._store.reader.search_offset
+        found = await self._ends_read(call.caller, partial(search, *wanted))
+        cold = self._cold
+        if cold is not None and cold.reader.may_be_older(queue.topic, queue.queue_id, found):
+            found = await cold.run(call.caller, partial(cold.reader.search_offset, *wanted))
+        return _offset_answer(call.request, found)
 
     async def end(self, call: RemotingCall) -> Command:
         """The offset that the next message of the queue gets."""
-        return await self._edge(call, self._end)
+        return _offset_answer(call.request, (await self._edge(call, self._end))[1])
 
     async def begin(self, call: RemotingCall) -> Command:
-        """The first offset that is still in the log."""
-        return await self._edge(call, self._begin)
+        """The first offset that is still in the log, or in an archive that is read."""
+        queue, offset = await self._edge(call, self._begin)
+        archived = await self._archived(queue, offset, call.caller)
+        return _offset_answer(call.request, offset if archived is None else archived.number)
 
-    async def _edge(self, call: RemotingCall, of: Callable[[int], int]) -> Command:
+    async def _archived(
+        self, queue: QueueRequest, minimum: int, caller: Caller
+    ) -> ColdBegin | None:
+        """The first message that only the archive has, of a queue that begins at `minimum`."""
+        cold, name = self._cold, (queue.topic, queue.queue_id)
+        if cold is None or minimum <= 0:
+            return None
+        begin = (await cold.run(caller, partial(cold.reader.begins, (name,)))).get(name)
+        return begin if begin is not None and begin.number < minimum else None
+
+    async def _edge(self, call: RemotingCall, of: Callable[[int], int]) -> tuple[QueueRequest, int]:
         queue = read_queue(call.request.fields)
         self._check(queue, call.caller)
         dense = self._store.queue_table.get(queue.topic, queue.queue_id)
         work = partial(of, dense)
-        offset = 0 if dense < 0 else await self._ends_read(call.caller, work)
-        return _offset_answer(call.request, offset)
+        return queue, 0 if dense < 0 else await self._ends_read(call.caller, work)
 
     def _end(self, dense: int) -> int:
         return self._store.queues.max_offset(dense)
@@ -191,18 +204,21 @@ class OffsetMethods:
         """The store time of the queue's first message, in ms."""
         queue = read_queue(call.request.fields)
         self._check(queue, call.caller)
-        time = await self._ends_read(call.caller, partial(self._first_time, queue))
+        minimum, time = await self._ends_read(call.caller, partial(self._first_time, queue))
+        archived = await self._archived(queue, minimum, call.caller)
+        time = time if archived is None else archived.time_ms
         return call.request.response(fields={"timestamp": str(time)})
 
-    def _first_time(self, queue: QueueRequest) -> int:
+    def _first_time(self, queue: QueueRequest) -> tuple[int, int]:
+        """The number of the first message, and its time."""
         dense = self._store.queue_table.get(queue.topic, queue.queue_id)
         if dense < 0:
-            return NO_TIME
+            return 0, NO_TIME
         minimum = self._store.queues.min_offset(dense)
         result = self._store.reader.get(queue.topic, queue.queue_id, minimum, 1, 1)
         if not result.count:
-            return NO_TIME
-        return decode_record(bytes(result.records)).store_timestamp
+            return minimum, NO_TIME
+        return minimum, decode_record(bytes(result.records)).store_timestamp
 
     def _check(self, queue: QueueRequest, caller: Caller) -> None:
         """Raises DeniedError, and RequestRefusedError for a queue that is not there."""
@@ -213,10 +229,10 @@ class OffsetMethods:
                 caller.require_see((queue.topic,))
         self._known.check_queue(queue.topic, queue.queue_id)
 
-    async def _ends_read(self, caller: Caller, work: Callable[[], int]) -> int:
+    async def _ends_read(self, caller: Caller, work: Callable[[], Found]) -> Found:
         """What `work` finds in a reader thread, of queues that are whole."""
 
-        async def read() -> int:
+        async def read() -> Found:
             await self._dispatch.ends_known()
             return await self._turns.run(caller, work, room=_ROOM)
 

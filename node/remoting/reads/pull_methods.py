@@ -22,13 +22,15 @@ A client pulls again at once when it is answered that there is nothing. So a nod
 where no other one can be named: the client waits a moment, and no answer of its connection is lost.
 """
 
-import logging
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 from tandemlog.format.filter.expression import FilterError
 from tandemlog.format.words import quoted
+from tandemlog.v1 import common_pb2
 from tandemlog_server.rocketmq.clients.codes import RequestCode, ResponseCode
 from tandemlog_server.rocketmq.clients.pull_requests import (
     EVERYTHING,
@@ -55,8 +57,6 @@ from ..door.remoting_call import Ended, Method, RemotingCall, RemotingRefusedErr
 from .group_commits import GroupCommits
 from .parked_pulls import ParkedPulls, as_it_is
 from .read_rights import require_reads
-
-logger = logging.getLogger(__name__)
 
 BEHIND_WAIT_S: Final = 1.0
 
@@ -144,6 +144,7 @@ class PullMethods:
         self._readers = readers or NoSlaves()
         self._leaves = False
         self._parked = ParkedPulls(reads)
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def methods(self) -> Mapping[int, Method]:
         """By request code."""
@@ -168,19 +169,17 @@ class PullMethods:
             self._require_pulled(asked.group, asked.topic)
         if self._leaves or self._reads.closed or not self._dispatch.is_caught_up():
             return False
+        self._commit(call, asked)
         wants = self._wanted_of(asked)
         if wants.condition:
             return False
-        offset = asked.commit_offset
-        if (
-            offset is not None
-            and self._readers.leads()
-            and not self._commits.commit_unheard(
-                asked.group, asked.topic, asked.queue_id, offset, call.caller
-            )
-        ):
-            return False
         wanted = _wanted(asked, wants)
+        if self._reads.loop_share.is_free():
+            return self._begin(call, asked, wanted, ended)
+        self._reads.loop_share.in_line(partial(self._begin_in_turn, call, asked, wanted, ended))
+        return True
+
+    def _begin(self, call: RemotingCall, asked: PullRequest, wanted: Wanted, ended: Ended) -> bool:
         reading = self._reads.read_now(wanted, call.caller, as_it_is)
         if reading is None:
             return bool(asked.wait_ms) and self._parked.park(
@@ -188,6 +187,31 @@ class PullMethods:
             )
         ended(call, self._response(call.request, asked, reading), None)
         return True
+
+    def _begin_in_turn(
+        self, call: RemotingCall, asked: PullRequest, wanted: Wanted, ended: Ended
+    ) -> None:
+        """The same for a pull that stood in line; it has a task here if it needs one."""
+        if call.connection.closed:
+            ended(call, None, None)
+            return
+        try:
+            if self._begin(call, asked, wanted, ended):
+                return
+        except Exception as problem:
+            ended(call, None, problem)
+            return
+        task = asyncio.get_running_loop().create_task(self._pull_in_task(call, ended))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _pull_in_task(self, call: RemotingCall, ended: Ended) -> None:
+        try:
+            response = await self.pull(call)
+        except Exception as problem:
+            ended(call, None, problem)
+        else:
+            ended(call, response, None)
 
     def _answer_of(self, asked: PullRequest) -> Callable[[RemotingCall, Reading], Command]:
         return lambda call, reading: self._response(call.request, asked, reading)
@@ -206,25 +230,18 @@ class PullMethods:
                 fields=pull_answer(asked.queue_offset, 0, 0, leaves_to),
             )
         await self._dispatch.caught_up()
-        if asked.commit_offset is not None and self._readers.leads():
-            await self._commit(asked, asked.commit_offset, call.caller)
         reading = await self._read(asked, self._wanted_of(asked), call.caller)
         return self._response(call.request, asked, reading)
 
-    async def _commit(self, asked: PullRequest, offset: int, caller: Caller) -> None:
-        """The offset that comes with a pull. The pull is served if it is refused: its client says
-        the same by request 15, where it is answered."""
-        queue = asked.group, asked.topic, asked.queue_id
-        if self._commits.commit_unheard(*queue, offset, caller):
-            return
-        try:
-            await self._commits.commit(*queue, offset, caller)
-        except RequestRefusedError as problem:
-            logger.info(
-                "an offset that came with a pull is not committed: group=%s peer=%s reason=%s",
-                quoted(asked.group),
-                caller.peer,
-                problem,
+    def _commit(self, call: RemotingCall, asked: PullRequest) -> None:
+        """The offset that comes with a pull, in the order in which the requests of a connection
+        come, so not in the task of a pull: an older offset must not take back a newer one. The pull
+        is served if its offset is refused, or there is no place for it: its client says the same by
+        request 15 every few seconds, and as it leaves."""
+        offset = asked.commit_offset
+        if offset is not None and self._readers.leads():
+            self._commits.commit_unheard(
+                asked.group, asked.topic, asked.queue_id, offset, call.caller
             )
 
     async def _read(self, asked: PullRequest, wants: Narrowing, caller: Caller) -> Reading:
@@ -238,6 +255,14 @@ class PullMethods:
         result, following = read.result, read.next_offset
         status, on_slave = result.status, reading.on_slave
         code = pull_code(status, asked.queue_offset, following, on_slave=on_slave)
+        if code == ResponseCode.PULL_OFFSET_MOVED and not reading.dispatched:
+            # a client would go back to this end, and commit it
+            raise RequestRefusedError(
+                common_pb2.NOT_IN_SYNC,
+                f"queue {asked.queue_id} of topic {quoted(asked.topic)} ends at "
+                f"{result.max_offset} so far, and what is confirmed is not in it yet; pull again "
+                f"from {asked.queue_offset} in a moment",
+            )
         if on_slave and has_moved(status, asked.queue_offset):
             # whether it has moved is for the master to say
             master = self._readers.master()

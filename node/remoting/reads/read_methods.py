@@ -59,6 +59,7 @@ def read_methods(
             dispatch,
             current,
             recent_bytes=reads.limits.far_behind_bytes,
+            cold=reads.cold,
         ),
         QueryMethods(store, known, turns, dispatch, readers or NoSlaves()),
     )

@@ -15,6 +15,7 @@ over is stored in a topic that no client may send to; the right that counts is t
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from typing import Final, Protocol
 
@@ -39,7 +40,7 @@ from tandemlog.format.record.record import Record
 from tandemlog.format.record.sys_flag import INNER_BATCH, TRANSACTION_MASK
 from tandemlog.format.words import quoted
 from tandemlog.v1 import broker_pb2
-from tandemlog_server.rocketmq.clients.batch_records import batch_records, check_text
+from tandemlog_server.rocketmq.clients.batch_records import check_text
 from tandemlog_server.rocketmq.clients.codes import RequestCode, ResponseCode
 from tandemlog_server.rocketmq.clients.send_requests import SendRequest, read_send, split_batch
 from tandemlog_server.rocketmq.clients.stored_message import (
@@ -63,8 +64,10 @@ from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.metadata.topics import TopicConfig, new_group
 
 from ...access.caller import Caller
+from ...pulls.read_turns import ReadTurns
 from ...puts.joint_put import Stored
 from ..door.remoting_call import Ended, Method, RemotingCall, RemotingRefusedError
+from .batch_frames import BatchFrames, is_large
 from .born_host import born_host_of
 from .joint_sends import JointSends
 from .open_send import OpenSend
@@ -111,6 +114,7 @@ class SendMethods:
         store: MessageStore,
         joint: JointSends,
         topics: Topics,
+        turns: ReadTurns,
         facts: BrokerFacts,
         *,
         broker_name: str,
@@ -134,6 +138,7 @@ class SendMethods:
         self._max_level = DelayLevels(config.delay_levels).max_level
         host = host_bytes(config.store_host)
         self._store_ipv6 = config.store_host.startswith("[")
+        self._frames = BatchFrames(turns, store_ipv6=self._store_ipv6, most_bytes=self._max_body)
         self._id_prefix = host.hex().upper()
         self.broker_facts = {MSG_REGION: facts.region, TRACE_ON: "true" if facts.trace else "false"}
         self._loop = asyncio.get_running_loop()
@@ -148,17 +153,22 @@ class SendMethods:
         }
 
     def begin(self, call: RemotingCall, ended: Ended) -> bool:
-        """See Method: a send to a topic that exists waits for the log alone. Raises as `send`."""
+        """See Method: a send to a topic that exists waits for the log alone, if it is no large
+        batch. Raises as `send`."""
         if self._attempts is not None and self._attempts.looks():
             return False
         request = _read(call)
+        if request.batch and is_large(request.body):
+            return False
         topic = self._store.topics.table.get(request.topic)
         if topic is None or request.topic.startswith(RETRY_PREFIX):
             return False
         require_write(call.caller, request.topic)
         queue_id = self._queue(topic, request)
         if request.batch:
-            send = self._batch(call, request, queue_id)
+            common, host = _common_of(request, queue_id), born_host_of(call.connection.peer)
+            records = self._frames.frame(request.body, common, host)
+            send = self._batch(call, common, records, queue_id)
         else:
             text = None if request.reconsume_times else self._texts.of(request.properties)
             if text is None:
@@ -174,7 +184,10 @@ class SendMethods:
         request = _read(call)
         queue_id = await self.place(call, request)
         if request.batch:
-            send = self._batch(call, request, queue_id)
+            common, host = _common_of(request, queue_id), born_host_of(call.connection.peer)
+            frame = partial(self._frames.frame, request.body, common, host)
+            records = await self._frames.in_turn(call.caller, request, frame)
+            send = self._batch(call, common, records, queue_id)
         else:
             message = _message_of(request, queue_id)
             if request.topic.startswith(RETRY_PREFIX):
@@ -182,7 +195,7 @@ class SendMethods:
             send = self._single(call, request, message, queue_id)
         first: Sequence[Record] = ()
         if self._attempts is not None and self._attempts.looks():
-            sent = _sent(request, send)
+            sent = await self._frames.in_turn(call.caller, request, lambda: _sent(request, send))
             first = await self._attempts.first_copies(request, sent, call.received_at)
         if first:
             stored, send.asked_queue_id = _place_of(first)
@@ -311,33 +324,12 @@ class SendMethods:
             raise _illegal(str(error)) from None
         return False
 
-    # ---- batches
-
-    def _batch(self, call: RemotingCall, request: SendRequest, queue_id: int) -> OpenSend:
-        if request.topic.startswith(RETRY_PREFIX):
-            raise _illegal("batch request does not support retry group")
-        message = _message_of(request, queue_id)
-        common, message.body = message.properties, b""
-        if common.get(DELAY, "0") != "0" or _begins_transaction(message):
-            raise _illegal("the messages of a batch cannot come later, nor within a transaction")
-        try:
-            records = batch_records(
-                request.body,
-                message,
-                born_host_of(call.connection.peer),
-                store_ipv6=self._store_ipv6,
-                most_bytes=self._max_body,
-            )
-        except FormatError as error:
-            raise _illegal(str(error)) from None
-        return self._open(
-            call,
-            message,
-            records,
-            queue_id,
-            common.get(UNIQ_KEY, ""),
-            waits=common.get(WAIT) != "false",
-        )
+    def _batch(
+        self, call: RemotingCall, common: StoredMessage, records: list[bytes], queue_id: int
+    ) -> OpenSend:
+        properties = common.properties
+        key, waits = properties.get(UNIQ_KEY, ""), properties.get(WAIT) != "false"
+        return self._open(call, common, records, queue_id, key, waits=waits)
 
     # ---- into the store, and the answer
 
@@ -458,6 +450,17 @@ def _message_of(
         request.born_timestamp,
         request.reconsume_times,
     )
+
+
+def _common_of(request: SendRequest, queue_id: int) -> StoredMessage:
+    """What the messages of a batch have in common."""
+    if request.topic.startswith(RETRY_PREFIX):
+        raise _illegal("batch request does not support retry group")
+    common = _message_of(request, queue_id)
+    if common.properties.get(DELAY, "0") != "0" or _begins_transaction(common):
+        raise _illegal("the messages of a batch cannot come later, nor within a transaction")
+    common.body = b""
+    return common
 
 
 def _begins_transaction(message: StoredMessage) -> bool:

@@ -174,6 +174,12 @@ class HeaderColumns:
             *(getattr(self, name)[:count] for name in HeaderColumns.__dataclass_fields__)
         )
 
+    def rows(self, chosen: NDArray[np.bool_]) -> "HeaderColumns":
+        """The records with True in `chosen`, bool[n]."""
+        return HeaderColumns(
+            *(getattr(self, name)[chosen] for name in HeaderColumns.__dataclass_fields__)
+        )
+
 
 def gather_headers(
     buffer: Buffer, positions: NDArray[np.int64], sizes: NDArray[np.integer[Any]]

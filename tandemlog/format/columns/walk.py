@@ -143,7 +143,9 @@ class _Chain:
                 self._steps = _FIRST_STEPS if right > _WORTH_GUESSING else self._more_steps()
                 self._guess = 0
             return True
-        candidates = self._looped(min(self._steps, most))
+        # no more than fit: the buffer may continue far behind the window
+        fitting = (self._end - self.position) // MIN_RECORD_SIZE
+        candidates = self._looped(min(self._steps, most, fitting))
         self._steps = self._more_steps()
         if self._keep(self._reachable(candidates)) < len(candidates) or not len(candidates):
             return False

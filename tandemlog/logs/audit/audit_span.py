@@ -29,6 +29,7 @@ from ..reading.log_files import LogFiles
 from ..reading.log_spans import Span
 from ..reading.queue_collector import QueueCollector
 from ..reading.span_scan import DamagedPiece, Ending, Piece, SpanScan
+from .log_figures import LogFigures
 
 MAX_FINDINGS = 100
 _CRC_NAME = np.frombuffer(f"{CRC32}\x01".encode(), np.uint8)
@@ -149,6 +150,7 @@ class SpanAudit:
     breaks: list[QueueBreak] = field(default_factory=list)
     queues: list[QueuePart] = field(default_factory=list)
     topics: Counter[str] = field(default_factory=Counter)
+    figures: LogFigures = field(default_factory=LogFigures)
 
     def add(self, finding: Finding) -> None:
         self.damages += 1
@@ -211,6 +213,7 @@ def _add_piece(audit: SpanAudit, queues: QueueCollector, piece: Piece, check_crc
     audit.records += piece.count
     audit.size += int(headers.sizes.sum())
     topics, topic_index = topics_of(piece.data, headers)
+    audit.figures.add(topics, topic_index, headers.sizes, times)
     if check_crc:
         _check_property_crcs(audit, piece, topics, topic_index)
     for topic, count in zip(topics, np.bincount(topic_index).tolist(), strict=True):

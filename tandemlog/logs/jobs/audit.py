@@ -27,8 +27,16 @@ from ..reading.log_end import LogEnd, Tail
 from ..reading.log_files import LogFiles
 from ..reading.log_source import LocalLogSource, LogSource, open_store
 from ..reading.log_spans import TARGET_BYTES, Span, spans_for_tasks
-from ..tasks.store_settings import batch_topics
-from .job_result import JobProgress, JobResult, no_progress, topic_counts, within
+from ..tasks.store_settings import batch_topics, committed_offsets
+from .job_result import (
+    Drawn,
+    JobProgress,
+    JobResult,
+    log_files,
+    no_progress,
+    topic_counts,
+    within,
+)
 from .missing_files import cut_off_file, lost_end
 
 _MOST_NAMED = 5
@@ -119,7 +127,36 @@ class _Judgement:
             "bytes": self.end.offset - self.start,
             "topics": topic_counts(audit.topics for audit in self.audits),
         }
+        result.drawn = self._drawn()
         return result
+
+    def _drawn(self) -> Drawn:
+        files = self.source.files
+        drawn = Drawn((self.start, self.end.offset), log_files(files))
+        queues: dict[tuple[str, int], dict[str, Any]] = {}
+        for audit in self.audits:
+            drawn.of_log.merge(audit.figures)
+            for part in audit.queues:
+                queue = part.topic, part.queue_id
+                row = queues.setdefault(
+                    queue,
+                    {"topic": part.topic, "queue_id": part.queue_id, "records": 0, "bytes": 0,
+                     "first": part.first},
+                )  # fmt: skip
+                row["records"] += part.count
+                row["bytes"] += part.size
+                row["end"] = part.last + 1
+        drawn.queues = [queues[queue] for queue in sorted(queues)]
+        batch = batch_topics(self.source)
+        for (group, topic, queue_id), committed in sorted(committed_offsets(self.source).items()):
+            # the records do not say where a batch queue ends, or one that retention has emptied
+            if (topic, queue_id) in queues and topic not in batch:
+                end = queues[topic, queue_id]["end"]
+                drawn.groups.append(
+                    {"group": group, "topic": topic, "queue_id": queue_id, "committed": committed,
+                     "end": end, "lag": max(end - committed, 0)}
+                )  # fmt: skip
+        return drawn
 
     def _gaps(self, damage: Sequence[Finding]) -> list[Finding]:
         """Ranges in no span: missing and cut-off files, and damage across a span's border."""
@@ -187,7 +224,7 @@ class _Judgement:
                     breaks.append(QueueBreak(*queue, *before, part.first, part.first_at))
                 last[queue] = part.last, part.last_at
         # a record of a batch queue takes as many numbers as it has messages
-        batch = batch_topics(self.source.files.store)
+        batch = batch_topics(self.source)
         breaks = [each for each in breaks if each.topic not in batch]
         # where another break follows at once; no record follows the last one
         ends = {(each.topic, each.queue_id, each.before_at) for each in breaks}

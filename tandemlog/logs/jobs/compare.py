@@ -26,7 +26,7 @@ from ..reading.damaged_record import lenient_record, record_text
 from ..reading.log_end import LogEnd, Tail
 from ..reading.log_source import LocalLogSource, LogSource, open_store
 from ..reading.log_spans import TARGET_BYTES, Span, grouped, pieces_wanted
-from .job_result import JobProgress, JobResult, no_progress, within
+from .job_result import Drawn, JobProgress, JobResult, log_files, no_progress, within
 from .missing_files import lost_end
 
 _MERGED_BYTES = 64 << 20
@@ -134,6 +134,7 @@ class _Compare:
             "blocks": sum(len(each.sums) for each in sums) // 2,
             "differing_blocks": len(differing),
         }
+        result.drawn = Drawn((self._start, self._end), log_files(self._copies[0].source.files))
         result.rows = [
             {"copy": copy.name, "start": copy.start, "end": copy.end.offset,
              "tail": copy.end.tail.name.lower()}

@@ -1,8 +1,8 @@
 """A store as Parquet: messages by topic and day for queries, and byte for byte for restore.
 
-archive.py describes the folder. Tasks write their own files under names that do not depend on the
-attempt; then small ones are merged. The manifest is written last: a folder without one is not an
-export.
+parquet_folder.py describes the folder. Tasks write their own files under names that do not depend
+on the attempt; then small ones are merged. The manifest is written last: a folder without one is
+not an export.
 """
 
 import shutil
@@ -18,8 +18,8 @@ from ..executors import Executor, parallelism, run_tasks
 from ..job_errors import OnCorruption, OptionError, StoreLayoutError
 from ..reading.log_source import LocalLogSource, LogSource, open_store
 from ..reading.log_spans import TARGET_BYTES, Span, pieces_wanted, spans_for_tasks, split
-from ..tasks.archive import FILES, MANIFEST, MESSAGES, RAW, Manifest
 from ..tasks.export_tasks import ExportOutcome, ExportTask, export_part, rest_of
+from ..tasks.parquet_folder import FILES, MANIFEST, MESSAGES, RAW, Manifest
 from ..tasks.parquet_merge import groups_of, merge_parts, merge_tasks
 from ..tasks.store_settings import check_index_sizes, indexes_tags, stored_delay_levels
 from .job_result import JobProgress, JobResult, no_progress, topic_counts, within

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..audit.audit_span import Finding
+from ..audit.log_figures import LogFigures, TimeCounts
 from ..executors import TaskProgress
+from ..reading.log_files import LogFiles
 
 JobProgress = Callable[[str, int, int], None]
 """What is being done; steps done, steps in all."""
@@ -17,14 +19,36 @@ def no_progress(what: str, done: int, total: int) -> None:
 
 
 @dataclass(slots=True)
+class Drawn:
+    """What a report draws beside the table; empty where a job does not know it.
+
+    log       offsets where the log begins and ends
+    files     path, first offset and end offset of each file of it
+    of_log    messages by time, by size, and bytes by topic
+    queues    rows: topic, queue_id, records, bytes; first and end as queue offsets, end exclusive
+    groups    rows: group, topic, queue_id, committed, end, lag
+    due       waiting messages by the time at which they are due
+    """
+
+    log: tuple[int, int] = (0, 0)
+    files: list[tuple[str, int, int]] = field(default_factory=list)
+    of_log: LogFigures = field(default_factory=LogFigures)
+    queues: list[dict[str, Any]] = field(default_factory=list)
+    groups: list[dict[str, Any]] = field(default_factory=list)
+    due: TimeCounts = field(default_factory=TimeCounts)
+
+
+@dataclass(slots=True)
 class JobResult:
-    """`summary` is one row of figures, `rows` the table, `notes` in words. Times in seconds."""
+    """`summary` is one row of figures, `rows` the table, `notes` in words. Times in seconds.
+    `drawn` is in no output but a report."""
 
     job: str
     summary: dict[str, Any] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    drawn: Drawn = field(default_factory=Drawn)
 
     @property
     def holds(self) -> bool:
@@ -41,6 +65,11 @@ class JobResult:
             "findings": [finding.row() for finding in self.findings],
             "notes": self.notes,
         }
+
+
+def log_files(files: LogFiles) -> list[tuple[str, int, int]]:
+    """The files of a log as Drawn has them."""
+    return [(file.path, file.base, file.end) for file in files.files]
 
 
 def topic_counts(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -168,7 +168,7 @@ class _Rebuild:
             levels = stored_delay_levels(self._source)
         files = self._source.files
         groups = spans_for_tasks(files, start, end, options.target_bytes, cores)
-        batch = batch_topics(files.store)
+        batch = batch_topics(self._source)
         tasks = [
             PartTask(
                 source=self._source,

@@ -25,7 +25,7 @@ from ..job_errors import (
     StoreMissingError,
 )
 from ..reading.log_files import COMMIT_LOG
-from ..tasks.archive import FILES, RAW, Manifest, read_manifest
+from ..tasks.parquet_folder import FILES, RAW, Manifest, read_manifest
 from ..tasks.restore_tasks import RestoreOutcome, RestoreTask, restore_part
 from .job_result import JobProgress, JobResult, no_progress, within
 from .rebuild import RebuildOptions, check_queue_file_size, rebuild

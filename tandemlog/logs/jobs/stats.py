@@ -25,13 +25,14 @@ from tandemlog.arrow.dates import EPOCH, HOUR_MS, NO_DATE, counted_in
 from tandemlog.format.columns.topics import topics_of
 
 from ..audit.audit_span import Finding, damage_finding
+from ..audit.log_figures import LogFigures
 from ..executors import Executor, parallelism, run_tasks
 from ..job_errors import OnCorruption, OptionError
 from ..reading.log_source import LogSource, open_store
 from ..reading.log_spans import TARGET_BYTES, Span, spans_for_tasks
 from ..reading.queue_collector import QueueCollector
 from ..reading.span_scan import DamagedPiece, SpanScan
-from .job_result import JobProgress, JobResult, no_progress, within
+from .job_result import Drawn, JobProgress, JobResult, log_files, no_progress, within
 from .missing_files import with_missing_files
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
@@ -73,12 +74,13 @@ class StatsOutcome:
 
     groups: dict[tuple[str, int], Sizes]
     findings: list[Finding] = field(default_factory=list)
+    figures: LogFigures = field(default_factory=LogFigures)
 
 
 def count_sizes(task: StatsTask) -> StatsOutcome:
     """What an executor does. Raises OSError, FetchError."""
     collector = QueueCollector()
-    findings = []
+    findings, figures = [], LogFigures()
     with closing(task.source.connect()) as log:
         for span in task.spans:
             for part in SpanScan(log, span, check_crc=False):
@@ -87,6 +89,7 @@ def count_sizes(task: StatsTask) -> StatsOutcome:
                     continue
                 headers = part.headers
                 topics, numbers = topics_of(part.data, headers)
+                figures.add(topics, numbers, headers.sizes, headers.store_timestamp)
                 hours = counted_in(HOUR_MS, headers.store_timestamp).astype(np.int32)
                 collector.add(topics, numbers, hours, headers.sizes, headers.body_length)
     collected = collector.collected()
@@ -96,7 +99,7 @@ def count_sizes(task: StatsTask) -> StatsOutcome:
         record_sizes, body_lengths = (column[rows] for column in collected.columns)
         sizes, counts = np.unique(record_sizes, return_counts=True)
         groups[group] = Sizes(sizes, counts.astype(np.int64), int(body_lengths.sum()))
-    return StatsOutcome(groups, findings)
+    return StatsOutcome(groups, findings, figures)
 
 
 def stats(
@@ -130,7 +133,10 @@ def stats(
     rows = [_row(topic, hour, sizes) for (topic, hour), sizes in sorted(groups.items())]
     target.mkdir(parents=True, exist_ok=True)
     _write_table(target / _TABLE, rows)
-    result = JobResult("stats", findings=findings)
+    drawn = Drawn((start, end), log_files(source.files))
+    for outcome in outcomes:
+        drawn.of_log.merge(outcome.figures)
+    result = JobResult("stats", findings=findings, drawn=drawn)
     result.notes += _plot(target / _PLOT, rows, groups)
     topics: Counter[str] = Counter()
     for row in rows:

@@ -36,7 +36,7 @@ from ..tasks.waiting_tasks import (
     with_steps,
     without_taken_over,
 )
-from .job_result import JobProgress, JobResult, no_progress, within
+from .job_result import Drawn, JobProgress, JobResult, log_files, no_progress, within
 from .missing_files import with_missing_files
 
 TABLE: Final = "waiting.parquet"
@@ -66,9 +66,8 @@ def waiting(
     if on_corruption is OnCorruption.FAIL:
         source.check_complete()
     levels = stored_delay_levels(source)
-    groups = spans_for_tasks(
-        source.files, source.start(), source.end().offset, target_bytes, parallelism(spark)
-    )
+    start, end = source.start(), source.end().offset
+    groups = spans_for_tasks(source.files, start, end, target_bytes, parallelism(spark))
     tasks = [WaitingTask(source, tuple(spans), levels) for spans in groups]
     parts = run_tasks(spark, scan_waiting, tasks, within(progress, "looking through the log"))
     damage = (finding for part in parts for finding in part.findings)
@@ -78,7 +77,9 @@ def waiting(
     if target is not None:
         target.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(_table(rows), target)
-    result = JobResult("waiting", rows=_by_topic(rows, newest_ms), findings=findings)
+    drawn = Drawn((start, end), log_files(source.files))
+    drawn.due.add(rows["due_ms"][rows["kind"] == DELAY])
+    result = JobResult("waiting", rows=_by_topic(rows, newest_ms), findings=findings, drawn=drawn)
     result.summary = {
         "out": None if target is None else str(target),
         "began": sum(part.began for part in parts),

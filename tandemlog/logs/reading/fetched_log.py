@@ -56,7 +56,7 @@ class FetchedLogSource:
     def start(self) -> int:
         return self.first
 
-    def check_complete(self) -> None:
+    def check_complete(self, start: int = 0, end: int | None = None) -> None:
         """A node has all that it confirmed."""
 
     def end(self) -> LogEnd:
@@ -87,14 +87,14 @@ def fetched_log(
     raise FetchError("; ".join(failures))
 
 
-def _open_channel(endpoint: str, files: SecurityFiles) -> grpc.Channel:
+def open_channel(endpoint: str, files: SecurityFiles) -> grpc.Channel:
     try:
         return open_sync_channel(endpoint, files, CHANNEL_OPTIONS)
     except SecurityFileError as error:
         raise SecurityError(str(error)) from None
 
 
-def _failure(error: Any, endpoint: str, security: Security) -> TandemlogError:
+def failure(error: Any, endpoint: str, security: Security) -> TandemlogError:
     """The typed error of a failed call."""
     if security.tls and may_be_handshake(error.details()):
         fault = explain_now(endpoint, security)
@@ -107,7 +107,7 @@ def _failure(error: Any, endpoint: str, security: Security) -> TandemlogError:
 def _describe(endpoint: str, timeout_ms: int, security: Security) -> common_pb2.NodeStatus:
     """What the node says about itself."""
     files = SecurityFiles(security)
-    with _open_channel(endpoint, files) as channel:
+    with open_channel(endpoint, files) as channel:
         stub = admin_pb2_grpc.AdminStub(channel)
         try:
             reply = stub.DescribeCluster(
@@ -116,7 +116,7 @@ def _describe(endpoint: str, timeout_ms: int, security: Security) -> common_pb2.
                 metadata=files.current().metadata,
             )
         except grpc.RpcError as error:
-            raise _failure(error, endpoint, security) from None
+            raise failure(error, endpoint, security) from None
     if reply.error.code:
         raise error_from(reply.error, endpoint)
     for node in reply.nodes:
@@ -198,7 +198,7 @@ class FetchedLog:
             chunk = next(self._call, None)
         except grpc.RpcError as error:
             self._drop_call()
-            raise _failure(error, self._endpoint, self._security.security) from None
+            raise failure(error, self._endpoint, self._security.security) from None
         if chunk is None:
             self._drop_call()
             raise NodeUnavailableError(f"{self._endpoint} ended the stream at {self._next}")
@@ -216,7 +216,7 @@ class FetchedLog:
 
     def _open(self) -> Iterator[broker_pb2.SegmentChunk]:
         if self._channel is None:
-            self._channel = _open_channel(self._endpoint, self._security)
+            self._channel = open_channel(self._endpoint, self._security)
         request = broker_pb2.FetchSegmentRangeRequest(
             physical_offset=self._next, length=self._end - self._next, chunk_bytes=CHUNK_BYTES
         )

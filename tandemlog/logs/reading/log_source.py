@@ -1,6 +1,7 @@
-"""A log to read, wherever its bytes are: local files, or a node that sends them.
+"""A log to read, wherever its bytes are: local files, an archive, or a node that sends them.
 
     open_log(path=...)        LocalLogSource     files of a store, end found by looking
+    open_log(path=URL)        archived_log.py    objects of an archive, as its newest manifest says
     open_log(endpoint=...)    fetched by gRPC    the node says where the log begins and ends
 
 The driver uses it to plan (start, end, spans), and tasks use it to read (connect); the same small
@@ -8,17 +9,17 @@ value is pickled with the reader.
 """
 
 import importlib
-import re
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 from urllib.parse import unquote, urlsplit
 
 from tandemlog.format.constants import BLANK_SIZE
 
-from ..job_errors import CorruptLogError, OptionError, StoreMissingError
+from ..job_errors import CorruptLogError, StoreMissingError
+from .archived_log import archived_log, is_archive
 from .find_record import next_record
 from .log_bytes import LocalLog, LogBytes, read
 from .log_end import LogEnd, find_log_end
@@ -37,9 +38,9 @@ class LogSource(Protocol):
     def start(self) -> int: ...
     def end(self) -> LogEnd: ...
 
-    def check_complete(self) -> None:
+    def check_complete(self, start: int = 0, end: int | None = None) -> None:
         """Raises CorruptLogError if a file of the log is missing or cut off, or the log ends before
-        what its queues point to."""
+        what its queues point to. Of an archive, only what lies between these log offsets counts."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class LocalLogSource:
         detail = f"the log ends at {end.offset}{why}, but in the queues {queues}"
         return end.offset, queues.log_end, detail
 
-    def check_complete(self) -> None:
+    def check_complete(self, start: int = 0, end: int | None = None) -> None:
         """As LogSource."""
         for start, end in self.files.missing():
             raise CorruptLogError(
@@ -102,13 +103,17 @@ def open_log(
     endpoint: str | None = None,
     timeout_ms: int = 30_000,
     connecting: Mapping[str, str] | None = None,
+    storage: Mapping[str, Any] | None = None,
 ) -> LogSource:
-    """The log below `path`, or that of the node at `endpoint`; `connecting` has the settings of
-    tandemlog/cluster/profiles.py that say how to reach it. Raises StoreMissingError,
-    StoreLayoutError, OptionError for a path that is a URL of no file system, and FetchError if the
-    node cannot be reached."""
+    """The log below `path` (a store, or an archive, which may be a URL), or that of the node at
+    `endpoint`; `connecting` has the settings of tandemlog/cluster/profiles.py that say how to reach
+    it, `storage` the options of fsspec's file system. Raises StoreMissingError, StoreLayoutError,
+    OptionError for a URL that no archive can have, CorruptLogError for an archive with a damaged
+    manifest, and FetchError if the node or the object store cannot be reached."""
     if path is not None:
         folder = _mounted(path)
+        if is_archive(folder):
+            return archived_log(folder, storage or {}, timeout_ms)
         # the queues first: of a store that is being written they must not know more than the log
         queues = queue_ends(store_of(folder))
         return LocalLogSource(find_log(folder), queues)
@@ -123,18 +128,17 @@ def _mounted(path: str) -> str:
     """The path, also of a `file:` URL."""
     if path.lower().startswith("file:"):
         return unquote(urlsplit(path).path)
-    url = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", path)
-    if url is not None:
-        raise OptionError(
-            f"{path}: a log is read from files that are mounted under the same path on the driver "
-            f"and all executors, not from {url[1]}: mount or copy the store, or read that of a "
-            "running node"
-        )
     return path
 
 
+def is_stored_archive(store: str) -> bool:
+    """Whether a job's argument names an archive."""
+    return not store.startswith(NODE_PREFIX) and is_archive(_mounted(store))
+
+
 def open_store(store: str | Path) -> LogSource:
-    """The log that a job's argument names: a folder, or `node:HOST:PORT` for that of a node.
+    """The log that a job's argument names: a folder, the URL of an archive, or `node:HOST:PORT` for
+    that of a node.
     Raises as open_log."""
     text = str(store)
     if text.startswith(NODE_PREFIX):

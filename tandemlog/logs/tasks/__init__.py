@@ -1,1 +1,1 @@
-"""What executors run: writing queues, index files and archives."""
+"""What executors run: writing queues, index files and Parquet folders."""

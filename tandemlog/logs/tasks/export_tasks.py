@@ -33,7 +33,7 @@ from ..reading.log_spans import Span
 from ..reading.span_scan import DamagedPiece, Ending, Piece, SpanScan
 from ..view_columns import MESSAGES as MESSAGE_COLUMNS
 from ..view_columns import view_batch
-from .archive import (
+from .parquet_folder import (
     MESSAGES,
     NO_DAY,
     OTHER,

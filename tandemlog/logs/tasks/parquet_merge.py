@@ -18,7 +18,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .archive import parquet_writer
+from .parquet_folder import parquet_writer
 
 _GROUP_BYTES: Final = 64 << 20
 """Of rows in memory, for one row group."""

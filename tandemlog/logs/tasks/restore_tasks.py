@@ -21,7 +21,7 @@ from tandemlog.format.columns.faults import walk_strict
 from tandemlog.format.files.names import offset_file_name
 
 from ..job_errors import CorruptLogError, StoreLayoutError
-from .archive import RAW_SCHEMA, RECORD
+from .parquet_folder import RAW_SCHEMA, RECORD
 
 _ROWS = 1 << 13
 

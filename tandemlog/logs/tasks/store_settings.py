@@ -31,6 +31,7 @@ from tandemlog.format.files.store_json import loads
 from tandemlog.format.record.record import Record
 
 from ..job_errors import StoreLayoutError
+from ..reading.archived_log import ArchivedLogSource
 from ..reading.find_record import record_at
 from ..reading.log_source import LocalLogSource, LogSource
 from ..reading.log_spans import split
@@ -96,12 +97,17 @@ def stored_delay_levels(source: LogSource) -> str:
         return levels.with_delays(delays_of_queues(queues, stored_record)).text
 
 
-def batch_topics(store: str | Path | None) -> frozenset[str]:
-    """Topics of RocketMQ's batch queues, by config/topics.json, if that can be read."""
-    if store is None:
-        return frozenset()
+def batch_topics(source: LogSource) -> frozenset[str]:
+    """Topics of RocketMQ's batch queues, by config/topics.json or the tables of an archive, if
+    there are any. Raises FetchError, CorruptLogError for an archive."""
     try:
-        document = loads((Path(store) / "config" / "topics.json").read_bytes())
+        if isinstance(source, ArchivedLogSource):
+            content = source.topics()
+        elif source.files.store is not None:
+            content = (Path(source.files.store) / "config" / "topics.json").read_bytes()
+        else:
+            content = b""
+        document = loads(content) if content else None
     except (OSError, FormatError):
         return frozenset()
     table = document.get("topicConfigTable") if isinstance(document, dict) else None
@@ -111,6 +117,27 @@ def batch_topics(store: str | Path | None) -> frozenset[str]:
         if isinstance(attributes, dict) and attributes.get("queue.type") == "BatchCQ":
             names.append(str(name))
     return frozenset(names)
+
+
+def committed_offsets(source: LogSource) -> dict[tuple[str, str, int], int]:
+    """The queue offset up to which each group has consumed, by (group, topic, queue id): what
+    config/consumerOffset.json of a store on disk says. Empty for a log alone, and for a file that
+    cannot be read."""
+    store = source.files.store
+    if store is None:
+        return {}
+    try:
+        document = loads((Path(store) / "config" / "consumerOffset.json").read_bytes())
+    except (OSError, FormatError):
+        return {}
+    table = document.get("offsetTable") if isinstance(document, dict) else None
+    committed = {}
+    for name, queues in table.items() if isinstance(table, dict) else ():
+        topic, _, group = str(name).partition("@")
+        for queue_id, offset in queues.items() if isinstance(queues, dict) else ():
+            if str(queue_id).isdecimal() and type(offset) is int:
+                committed[group, topic, int(queue_id)] = offset
+    return committed
 
 
 def own_log_begin(store: str | Path | None) -> int:

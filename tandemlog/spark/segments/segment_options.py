@@ -3,12 +3,14 @@
 Spark passes them as text under lower-case names. An unknown option is an error.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from tandemlog.logs.job_errors import OnCorruption, OptionError
+from tandemlog.logs.reading.selection import Selection
 
 from ..cluster import option_values as values
 from ..cluster.kafka_names import kafka_fault
@@ -31,16 +33,21 @@ class View(StrEnum):
     BLOCKS = "blocks"
 
 
+OF_RECORDS: Final = (View.MESSAGES, View.RAW, View.ENTRIES, View.INDEX)
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentOptions:
     """Where the log is (`path` or `endpoint`), what of it, and in which form.
 
+    selection                topics and store times; of an archive, the rest is not even fetched
     from_offset, to_offset   log offsets; records that begin in from .. to (to 0: the log's end)
     target_bytes             about so many bytes of the log a task
     min_partitions           so many tasks, if there is enough to read; 0: the machine's cores
     columns                  None: all of the view's
     block_bytes              of the view `blocks`
     connecting               how the endpoint is reached: settings of tandemlog/cluster/profiles.py
+    storage                  options of fsspec's file system, where the path is an archive's URL
     """
 
     path: str | None = None
@@ -56,7 +63,20 @@ class SegmentOptions:
     index_tags: bool = True
     block_bytes: int = _BLOCK_BYTES
     fetch_timeout_ms: int = 30_000
+    selection: Selection = field(default_factory=Selection)
     connecting: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+def storage_options(text: str) -> Mapping[str, Any]:
+    """A JSON object. Raises ValueError that shows nothing of it: there are secrets in it."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise ValueError('must be a JSON object, such as {"anon": true}')
+    return value
 
 
 _PARSED: Final = {
@@ -71,9 +91,17 @@ _PARSED: Final = {
     "blockBytes": ("block_bytes", values.size(4096, _MOST)),
     "fetchTimeoutMs": ("fetch_timeout_ms", values.size(1, _MOST)),
 }
+_CHOSEN: Final = {
+    "topic": ("topics", values.topics),
+    "startingTimestamp": ("since_ms", values.whole(0)),
+    "endingTimestamp": ("before_ms", values.whole(1)),
+}
+"""Option -> field of Selection, and what parses it."""
+STORAGE: Final = "storageOptions"
 """Option -> field of SegmentOptions, and what parses it."""
 _NAMES: Final = {
-    name.lower(): name for name in (*CONNECTING, "path", "dir", "endpoint", "columns", *_PARSED)
+    name.lower(): name
+    for name in (*CONNECTING, "path", "dir", "endpoint", "columns", STORAGE, *_CHOSEN, *_PARSED)
 }
 """Lower-case name as Spark passes it -> as users write it."""
 PLACES = frozenset({"path", "dir", "endpoint", "cluster", "kafka.bootstrap.servers"})
@@ -83,21 +111,21 @@ _OFFSETS = (
     f"{_ALL}: filter by the columns topic, queue_offset and store_timestamp; fromOffset and "
     "toOffset are positions in the log, in bytes"
 )
-_TOPICS = f"{_ALL}: filter by the column topic"
+_TIMES = f"{_ALL}: startingTimestamp and endingTimestamp are store times of all of them"
+_TOPICS = (
+    f"{_ALL}: the option topic chooses some, separated by commas, or filter by the column topic"
+)
 _STREAMS = "tandemlog_segments reads a log once: format tandemlog has streams"
 _ELSEWHERE = {
     "subscribe": _TOPICS,
     "subscribepattern": _TOPICS,
-    "topic": _TOPICS,
     "topics": _TOPICS,
     "topicspattern": _TOPICS,
     "assign": f"{_ALL}: filter by the columns topic and queue_id",
     "startingoffsets": _OFFSETS,
     "endingoffsets": _OFFSETS,
-    "startingtimestamp": _OFFSETS,
-    "endingtimestamp": _OFFSETS,
-    "startingoffsetsbytimestamp": _OFFSETS,
-    "endingoffsetsbytimestamp": _OFFSETS,
+    "startingoffsetsbytimestamp": _TIMES,
+    "endingoffsetsbytimestamp": _TIMES,
     "maxoffsetspertrigger": _STREAMS,
     "minoffsetspertrigger": _STREAMS,
     "maxrecordsperpartition": "the option here is targetBytes, the size of the log for one task",
@@ -144,8 +172,19 @@ def parse_segment_options(options: Mapping[str, str]) -> SegmentOptions:
         if name.lower() in given
     }
     options_read = SegmentOptions(
-        path=path, endpoint=endpoint, columns=_columns(given), connecting=connecting, **parsed
+        path=path,
+        endpoint=endpoint,
+        columns=_columns(given),
+        selection=_selection(given),
+        connecting=connecting,
+        storage=_storage(given),
+        **parsed,
     )
+    if not options_read.selection.is_all and options_read.view not in OF_RECORDS:
+        raise OptionError(
+            f"the view {options_read.view} is of all bytes of a log: it takes no topic, "
+            "startingTimestamp or endingTimestamp"
+        )
     start, end = options_read.from_offset, options_read.to_offset
     if end and end < start:
         raise OptionError(f"option toOffset: {end} is below fromOffset {start}")
@@ -157,3 +196,30 @@ def _columns(given: Mapping[str, str]) -> tuple[str, ...] | None:
     if text is None:
         return None
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _selection(given: Mapping[str, str]) -> Selection:
+    """Raises OptionError."""
+    chosen = {
+        field: values.parsed(name, parse, given[name.lower()])
+        for name, (field, parse) in _CHOSEN.items()
+        if name.lower() in given
+    }
+    selection = Selection(**chosen)
+    if selection.before_ms < selection.since_ms:
+        raise OptionError(
+            f"option endingTimestamp: {selection.before_ms} is below startingTimestamp "
+            f"{selection.since_ms}"
+        )
+    return selection
+
+
+def _storage(given: Mapping[str, str]) -> Mapping[str, Any]:
+    """Raises OptionError."""
+    text = given.get(STORAGE.lower())
+    if not text:
+        return {}
+    try:
+        return storage_options(text)
+    except ValueError as error:
+        raise OptionError(f"option {STORAGE}: {error}") from None

@@ -1,8 +1,8 @@
-"""The data source `tandemlog_segments`: the commit-log files of any store as rows.
+"""The data source `tandemlog_segments`: the commit log of any store, or of an archive, as rows.
 
     spark.read.format("tandemlog_segments").option("view", "messages").load("/data/store")
 
-    driver   options ──▶ log files, where the log ends ──▶ spans ──▶ partitions
+    driver   options ──▶ log files or objects, where the log ends ──▶ spans ──▶ partitions
     task     spans ──▶ windows of whole records ──▶ Arrow batches           (views.py)
 
 The driver checks options and files before a task starts.
@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 
 from tandemlog.format.files.queue_unit import DEFAULT_DELAY_LEVELS
 from tandemlog.logs.job_errors import OnCorruption, OptionError
+from tandemlog.logs.reading.archived_spans import planned, wanted_parts
 from tandemlog.logs.reading.log_source import open_log
 from tandemlog.logs.reading.log_spans import Span, spans_for_tasks
 from tandemlog.logs.tasks.store_settings import stored_delay_levels
@@ -34,7 +35,7 @@ from ..table_options import (
     table_schema,
     without_marks,
 )
-from .segment_options import PLACES, SegmentOptions, View, parse_segment_options
+from .segment_options import OF_RECORDS, PLACES, SegmentOptions, View, parse_segment_options
 from .views import ReadTask, batches
 
 NAME = "tandemlog_segments"
@@ -95,7 +96,11 @@ class SegmentReader(DataSourceReader):
         self._options = options
         self._columns = _columns(options)
         self._log = open_log(
-            options.path, options.endpoint, options.fetch_timeout_ms, dict(options.connecting)
+            options.path,
+            options.endpoint,
+            options.fetch_timeout_ms,
+            dict(options.connecting),
+            dict(options.storage),
         )
         self._delay_levels = DEFAULT_DELAY_LEVELS
         if "deliver_at" in self._columns:
@@ -104,9 +109,9 @@ class SegmentReader(DataSourceReader):
     def partitions(self) -> list[SpanPartition]:
         """One for about targetBytes of the log; none for an empty one."""
         options, log = self._options, self._log
-        of_records = options.view in (View.MESSAGES, View.RAW, View.ENTRIES, View.INDEX)
+        of_records = options.view in OF_RECORDS
         if of_records and options.on_corruption is OnCorruption.FAIL:
-            log.check_complete()
+            log.check_complete(options.from_offset, options.to_offset or None)
         start, end = max(log.start(), options.from_offset), log.end().offset
         if options.to_offset:
             end = min(end, options.to_offset)
@@ -118,7 +123,11 @@ class SegmentReader(DataSourceReader):
             return []
         # Spark does not tell a source in Python how many cores the executors have.
         cores = options.min_partitions or os.cpu_count() or 1
-        groups = spans_for_tasks(log.files, start, end, options.target_bytes, cores)
+        where = start, end, options.target_bytes, cores
+        if of_records:
+            groups = planned(log, *where, options.selection)
+        else:
+            groups = spans_for_tasks(log.files, *where)
         return [SpanPartition(tuple(spans)) for spans in groups]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -134,7 +143,9 @@ class SegmentReader(DataSourceReader):
             index_tags=options.index_tags,
             block_bytes=options.block_bytes,
             delay_levels=self._delay_levels,
+            selection=options.selection,
         )
         with closing(self._log.connect()) as log:
             for span in partition.spans:
-                yield from batches(log, self._log.files, span, task)
+                for part in wanted_parts(log, span, options.selection):
+                    yield from batches(log, self._log.files, part, task)

@@ -9,7 +9,7 @@ packed into one binary value cost a fiftieth of the same in rows.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from tandemlog.logs.reading.damaged_record import lenient_record, record_text
 from tandemlog.logs.reading.log_bytes import LogBytes, read
 from tandemlog.logs.reading.log_files import LogFiles
 from tandemlog.logs.reading.log_spans import Span
+from tandemlog.logs.reading.selection import Selection
 from tandemlog.logs.reading.span_scan import DamagedPiece, Piece, SpanScan
 from tandemlog.logs.reading.window_dispatch import dispatched, index_items, queue_slices
 from tandemlog.logs.view_columns import FAULT, Columns, arrow_schema, view_batch
@@ -47,6 +48,7 @@ class ReadTask:
     index_tags: bool
     block_bytes: int
     delay_levels: str = DEFAULT_DELAY_LEVELS
+    selection: Selection = field(default_factory=Selection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +59,18 @@ class _Reading:
     task: ReadTask
 
     def scan(self, window_bytes: int, window_records: int) -> Iterator[Piece | DamagedPiece]:
-        yield from SpanScan(
+        """The wanted records, and all damage."""
+        scan = SpanScan(
             self.log,
             self.span,
             check_crc=self.task.verify_crc,
             window_bytes=window_bytes,
             window_records=window_records,
         )
+        for part in scan:
+            chosen = self.task.selection.of(part) if isinstance(part, Piece) else part
+            if isinstance(chosen, DamagedPiece) or chosen.count:
+                yield chosen
 
     def pieces(self, window_bytes: int, window_records: int) -> Iterator[Piece]:
         """The records; damage raises CorruptLogError with onCorruption=fail."""

@@ -11,6 +11,7 @@ from ...cluster.connection_options import ConnectionOptions
 from ...cluster.delayed_messages import DelayedMessage
 from ...cluster.elections import Changed, ClusterChange, Coordination, History
 from ...cluster.node_details import NodeConnection, NodeSetting, SettingChange
+from ...cluster.scrub_status import ScrubStatus
 from ...cluster.takeover import Takeover
 from ...cluster.topic_info import ProducerInfo, TopicInfo
 from ...cluster.topology import ReadFrom, Topology
@@ -198,6 +199,16 @@ class Admin(SyncClient[AsyncAdmin]):
     def connections(self, node_id: str = "") -> list[NodeConnection]:
         """Who has calls in progress at a node (default: at the one that is read from)."""
         return self._thread.run(self._client.connections(node_id))
+
+    def scrub_status(self, node_id: str = "") -> ScrubStatus:
+        """How far the scrub of a node is, and what it could not settle (default: of the node that
+        is read from)."""
+        return self._thread.run(self._client.scrub_status(node_id))
+
+    def begin_scrub(self, node_id: str = "") -> ScrubStatus:
+        """Lets a node begin a round through its log now. Raises InvalidArgumentError where its
+        scrub is off."""
+        return self._thread.run(self._client.begin_scrub(node_id))
 
     def ranges(self, topics: str | Sequence[str] = ()) -> list[QueueRange]:
         """The ranges of the queues of `topics` (none: of all)."""

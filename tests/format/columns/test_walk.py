@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from helpers.record_strategies import LogPiece, log_of, log_pieces
-from tandemlog.format.columns.walk import StopReason, walk
+from tandemlog.format.columns.walk import StopReason, _Chain, walk
 from tandemlog.format.record.record import encode_blank
 
 ALIKE = {"topic": "T", "body": b"b" * 50}
@@ -55,6 +56,22 @@ def test_walk_stops_inside_a_record(log: LogPiece, data: st.DataObject) -> None:
     assert found.count == whole
     assert found.end == (log.positions[whole] if whole < log.count else log.end)
     assert found.stop is (StopReason.END if found.end == end else StopReason.INCOMPLETE)
+
+
+def test_a_walk_ends_with_its_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window of a large file that ends inside a record, after many of one size."""
+    looped, plain = [], _Chain._looped
+
+    def noted(chain: _Chain, steps: int) -> NDArray[np.int64]:
+        found = plain(chain, steps)
+        looped.append(len(found))
+        return found
+
+    monkeypatch.setattr(_Chain, "_looped", noted)
+    one = log_of([ALIKE]).buffer
+    found = walk(one * 9_000, 0, 3_000 * len(one) + 120)
+    assert (found.count, found.stop) == (3_000, StopReason.INCOMPLETE)
+    assert sum(looped) < 20
 
 
 def test_max_records() -> None:

@@ -122,6 +122,35 @@ def test_the_first_epoch_is_above_all_that_the_nodes_know() -> None:
     assert any(b'"epoch":8' in each.value for each in step.txn.then if hasattr(each, "value"))
 
 
+def test_the_first_epoch_is_above_the_terms_of_a_log_that_was_restored() -> None:
+    """Its node has led and followed nothing yet, and refuses an epoch that its log has."""
+    restored = replace(B, last_epoch=7)
+    step = look(
+        Snapshot(members={"a": A, "b": restored}),
+        Own(restored, lease=12),
+        at=(0, FOUNDING_WAIT_S),
+    )
+    assert isinstance(step, Send)
+    assert any(b'"epoch":8' in each.value for each in step.txn.then if hasattr(each, "value"))
+
+
+def test_a_restored_log_founds_the_cluster_before_a_shorter_history() -> None:
+    restored, older = replace(B, last_epoch=7), replace(A, accepted_epoch=3, last_epoch=3)
+    both = Snapshot(members={"a": older, "b": restored})
+    late = (0, FOUNDING_WAIT_S)
+    assert "another node" in reason(look(both, Own(older, lease=11), at=late))
+    assert isinstance(look(both, Own(restored, lease=12), at=late), Send)
+
+
+def test_the_first_epoch_is_above_that_of_a_node_that_must_not_lead() -> None:
+    """It has to follow the leader, and follows none that is older than itself."""
+    kept_out = replace(B, accepted_epoch=7, obstacle="the configuration forbids it")
+    both = Snapshot(members={"a": A, "b": kept_out})
+    step = look(both, Own(A, lease=11), at=(0, FOUNDING_WAIT_S))
+    assert isinstance(step, Send)
+    assert any(b'"epoch":8' in each.value for each in step.txn.then if hasattr(each, "value"))
+
+
 # ---- following and leading
 
 

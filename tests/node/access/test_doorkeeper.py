@@ -195,3 +195,43 @@ def test_the_names_in_a_certificate() -> None:
     assert certified_as(CertificateNames((), "N"), "c").client == "N"
     both = CertificateNames(("tandemlog://x/node/n1", "tandemlog://c/client/a"), "N")
     assert certified_as(both, "c").client == "a"
+
+
+def test_a_pass_stands_for_a_certificate() -> None:
+    door = keeper()
+    lent = f"Bearer {door.give_pass(client('orders'))}"
+    door.check_token(lent)
+    who = door.identify(lent, node("n7"))
+    assert who.identity.name == "orders"
+    assert who.nodes == frozenset()
+    door.replace_access(access_of(access_text(n1={"node": "n1"})))
+    with pytest.raises(NotKnownError, match="has the certificate"):
+        door.identify(lent, node("n7"))
+    with pytest.raises(NotKnownError):
+        door.renew(who)
+
+
+def test_a_pass_that_was_taken_is_unknown() -> None:
+    door = keeper()
+    lent = door.give_pass(client("orders"))
+    door.take_pass(lent)
+    door.take_pass(lent)
+    for call in (door.check_token, lambda header: door.identify(header, None)):
+        with pytest.raises(NotKnownError, match="open its own console"):
+            call(f"Bearer {lent}")
+
+
+def test_a_pass_counts_where_certificates_alone_do() -> None:
+    door = keeper(None, required=True)
+    lent = f"Bearer {door.give_pass(client('orders'))}"
+    assert door.identify(lent, node("n1")).identity.name == "orders"
+    assert door.identify("Bearer other", node("n1")).identity.name == "node/n1"
+
+
+def test_a_pass_of_another_node_is_not_the_certificate_that_brings_it() -> None:
+    lent = f"Bearer {keeper(None, required=True).give_pass(client('orders'))}"
+    for door in (keeper(None, required=True), keeper()):
+        with pytest.raises(NotKnownError, match="open its own console"):
+            door.identify(lent, node("n1"))
+        with pytest.raises(NotKnownError, match="open its own console"):
+            door.check_token(lent)

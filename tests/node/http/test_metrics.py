@@ -41,6 +41,14 @@ OF_THE_NODE = (
     "delayed_rolled_total", "transactions_open", "transactions_oldest_seconds",
     "transactions_committed_total", "transactions_rolled_back_total",
     "transactions_given_up_total", "transactions_checks_total", "transactions_finished_total",
+    "scrub_bytes_total", "scrub_damaged_blocks_total", "scrub_mended_blocks_total",
+    "scrub_failed_mendings_total", "scrub_rebuilt_queues_total", "scrub_lost_blocks",
+    "scrub_doubtful_blocks", "scrub_round_age_seconds", "scrub_mended_index_entries_total",
+    "archive_working", "archive_failed",
+    "archive_end_offset", "archive_behind_bytes", "archive_put_bytes_total",
+    "archive_read_messages_total", "archive_read_bytes_total", "archive_read_seconds_total",
+    "archive_read_failures_total", "archive_cache_hits_total", "archive_cache_misses_total",
+    "archive_cache_bytes",
 )  # fmt: skip
 
 

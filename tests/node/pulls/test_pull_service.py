@@ -111,10 +111,11 @@ class Rig:
         )
         self.pulls = PullService(self.reads)
 
-    async def dispatch(self) -> None:
+    async def dispatch(self) -> bool:
         for queue_id, body in self.confirmed:
             self.put(queue_id, body)
         self.confirmed.clear()
+        return True
 
     def check(self, topic: str, queue_id: int) -> None:
         if topic != "t":

@@ -70,6 +70,7 @@ FORBIDDEN: dict[str, tuple[Any, str]] = {
     "DescribeProducer": (broker_pb2.DescribeProducerRequest(producer_id="p"), "write"),
     "Recall": (broker_pb2.RecallRequest(topic="secret", recall_handle="h"), "write"),
     "FetchSegmentRange": (broker_pb2.FetchSegmentRangeRequest(), "read"),
+    "FetchLogState": (broker_pb2.FetchLogStateRequest(), "admin"),
     "Receive": (work_pb2.ReceiveRequest(group="secret", topics=["other"]), "consume"),
     "Acknowledge": (work_pb2.AcknowledgeRequest(group="secret"), "consume"),
     "Nack": (work_pb2.NackRequest(group="secret"), "consume"),
@@ -90,6 +91,8 @@ FORBIDDEN: dict[str, tuple[Any, str]] = {
     "DescribeSettings": (admin_pb2.DescribeSettingsRequest(), "admin"),
     "ChangeSetting": (admin_pb2.ChangeSettingRequest(key="log.level", value="debug"), "admin"),
     "ListConnections": (admin_pb2.ListConnectionsRequest(), "admin"),
+    "DescribeScrub": (admin_pb2.DescribeScrubRequest(), "admin"),
+    "BeginScrub": (admin_pb2.BeginScrubRequest(), "admin"),
     "ListDelayed": (admin_pb2.ListDelayedRequest(topic="secret"), "read"),
     "ListTopics": (admin_pb2.ListTopicsRequest(names=["other", "secret"]), "read"),
 }
@@ -110,6 +113,10 @@ FORBIDDEN |= {
 }
 NEEDS_ANY_WRITE = {"DescribeProducer", "PollTransactionChecks"}
 REFUSED_BY_A_FRAME = {"Replicate"}
+OF_NODES: dict[str, Any] = {
+    "BlockChecksum": replication_pb2.BlockChecksumRequest,
+    "FetchBlock": replication_pb2.FetchBlockRequest,
+}
 SHOWN_IN_PART = {"ListGroups", "ListTransactions"}
 
 
@@ -146,7 +153,7 @@ def test_the_table_has_each_method_and_no_other() -> None:
 
 def test_each_method_that_is_not_for_everyone_has_a_request_that_it_must_refuse() -> None:
     restricted = {path.split("/")[1] for path, rule in RULES.items() if rule not in (ANY, PROBE)}
-    assert restricted == {*FORBIDDEN, *REFUSED_BY_A_FRAME, *SHOWN_IN_PART}
+    assert restricted == {*FORBIDDEN, *REFUSED_BY_A_FRAME, *OF_NODES, *SHOWN_IN_PART}
 
 
 async def test_no_method_serves_a_caller_without_a_proof(
@@ -209,6 +216,24 @@ async def test_no_method_serves_a_caller_that_lacks_its_right(tmp_path: Path) ->
                 assert f"identity '{who}' lacks the right '{right}'" in answer.error.message
             answer = await first_answer(on, path, request, bearer("op"))
             assert answer.error.code != common_pb2.PERMISSION_DENIED, path
+
+
+async def test_blocks_of_the_log_go_to_the_node_that_the_proof_names_alone(tmp_path: Path) -> None:
+    access = access_text(op={"admin": True}, n1={"node": "n1"}, n2={"node": "n2"})
+    async with running(settings(tmp_path, access=access)) as node, channel(node) as on:
+        cluster_id = node.config.cluster_id
+        for name, kind in OF_NODES.items():
+            path = f"tandemlog.v1.Replication/{name}"
+            request = kind(cluster_id=cluster_id, node_id="n1", end=1)
+            for who in ("op", "n2"):
+                answer = await first_answer(on, path, request, bearer(who))
+                assert answer.error.code == common_pb2.PERMISSION_DENIED, (path, who)
+                assert answer.error.field == "node"
+            answer = await first_answer(on, path, request, bearer("n1"))
+            assert answer.error.code != common_pb2.PERMISSION_DENIED, path
+            other = kind(cluster_id="another", node_id="n1", end=1)
+            answer = await first_answer(on, path, other, bearer("n1"))
+            assert answer.error.field == "cluster_id"
 
 
 def _restricted() -> Iterator[tuple[str, str]]:

@@ -60,7 +60,7 @@ def test_the_environment_replaces_one_key_of_a_section_that_is_an_object(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("rolle = 1", "unknown key rolle; valid: advertise, clock_tolerance_ms"),
+        ("rolle = 1", "unknown key rolle; valid: advertise, archive, clock_tolerance_ms"),
         ("[store]\nflushh = 1", "unknown key store.flushh; valid in [store]: buffered"),
         ("[store.retention]\nx = 1", "valid in [store.retention]: check_interval_ms"),
         ('[store]\nflush = "synk"', "store.flush: Input should be 'async' or 'sync' (got 'synk')"),

@@ -170,7 +170,9 @@ async def test_dead_letters_are_sent_again_and_purged(tmp_path: Path) -> None:
         assert (await node.dead_letters.resend(GROUP, [1], "me")).sent == ()
         assert await node.dead_letters.purge(GROUP, 2, dry_run=True) == 1
         assert await node.dead_letters.purge(GROUP, 2) == 1
+        assert (await node.work.describe(GROUP)).dead_letters == 1
     async with working(tmp_path) as node:
+        assert (await node.work.describe(GROUP)).dead_letters == 1
         page = await node.dead_letters.list(GROUP, 0, 10)
         assert [row.queue_offset for row in page.rows] == [2]
         with pytest.raises(RequestRefusedError, match="has no dead letter 7"):

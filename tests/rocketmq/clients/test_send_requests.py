@@ -13,6 +13,7 @@ from tandemlog_server.rocketmq.clients.send_requests import (
     MOST_IN_BATCH,
     BatchedMessage,
     SendRequest,
+    has_more_messages,
     read_send,
     split_batch,
 )
@@ -123,3 +124,17 @@ def test_a_body_with_a_length_that_does_not_fit_is_refused(body: bytes) -> None:
 def test_a_batch_has_a_bound_of_messages() -> None:
     with pytest.raises(FormatError, match="more than"):
         split_batch(member(0, b"", b"") * (MOST_IN_BATCH + 1))
+
+
+def test_more_messages_than_a_few_are_seen_by_their_sizes() -> None:
+    one = struct.pack(">iiiii", 30, 0, 0, 0, 8) + bytes(10)
+    assert [has_more_messages(one * count, 5) for count in (1, 4, 5, 6, 100)] == [
+        False,
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert not has_more_messages(one * 3 + bytes(500), 5)  # a message of 0 bytes
+    assert not has_more_messages(one * 3 + b"\x7f" + bytes(500), 5)  # one beyond the end
+    assert not has_more_messages(one * 3 + b"\xff" + bytes(500), 5)  # one of less than nothing

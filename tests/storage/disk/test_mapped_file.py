@@ -183,6 +183,16 @@ def test_a_file_that_cannot_be_opened_is_unreadable(
     assert len(file.view(0, 10)) == 10
 
 
+@pytest.mark.parametrize("call", ["open", "map"])
+def test_a_disk_that_became_read_only_is_read(files: MemoryFiles, call: str) -> None:
+    """By a descriptor that is not kept: the next write needs another one."""
+    file = MappedFile(files, PATH, 1000, 1000)
+    files.fail(call, errno.EROFS, times=1)  # with the descriptor for writing
+    assert bytes(file.view(0, 10)) == bytes(10)
+    file.write(0, b"mounted again")
+    assert bytes(file.view(0, 13)) == b"mounted again"
+
+
 def test_a_process_without_descriptors_does_not_blame_the_file(files: MemoryFiles) -> None:
     file = MappedFile(files, PATH, 1000, 1000)
     files.fail("open", errno.EMFILE)

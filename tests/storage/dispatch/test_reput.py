@@ -425,7 +425,9 @@ def test_small_requests_gather_until_the_time_is_over() -> None:
     assert gathering_s(FEW_BYTES, 0, GATHER_S + 1) == 0
 
 
-def test_a_message_by_itself_does_not_wait() -> None:
+def test_small_rounds_take_a_quarter_of_the_time() -> None:
+    assert gathering_s(FEW_BYTES - 1, 0, 0.0005) == pytest.approx(0.0015)
+    assert gathering_s(FEW_BYTES - 1, 0, GATHER_S) == GATHER_S
     assert gathering_s(FEW_BYTES - 1, 0, 0.0) == 0
 
 

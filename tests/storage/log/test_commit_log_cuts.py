@@ -71,6 +71,28 @@ def test_a_cut_outside_the_log_is_refused(log: Log) -> None:
             log.log.truncate(offset)
 
 
+def test_what_is_written_where_the_log_was_cut_is_not_barred(log: Log) -> None:
+    """What was wrong there is gone with the old end."""
+    log.put(*[Put()] * 5)
+    log.log.bar(0, SIZE)
+    log.log.bar(2 * SIZE, 5 * SIZE)
+    log.log.truncate(3 * SIZE)
+    assert log.log.barred == ((0, SIZE), (2 * SIZE, 3 * SIZE))
+    log.log.reset(FILE_SIZE)
+    assert not log.log.barred
+
+
+def test_what_is_right_is_not_barred_whatever_the_bounds_were(log: Log) -> None:
+    log.put(*[Put()] * 5)
+    log.log.bar(SIZE, 4 * SIZE)
+    log.log.unbar(2 * SIZE, 3 * SIZE)
+    assert log.log.barred == ((SIZE, 2 * SIZE), (3 * SIZE, 4 * SIZE))
+    log.log.bar(0, 2 * SIZE)
+    assert log.log.barred == ((3 * SIZE, 4 * SIZE), (0, 2 * SIZE))
+    log.log.unbar(0, 5 * SIZE)
+    assert not log.log.barred
+
+
 def test_a_cut_at_the_end_of_a_file(log: Log) -> None:
     log.put(*[sized(3000)] * 2)
     log.log.truncate(FILE_SIZE)

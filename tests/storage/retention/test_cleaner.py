@@ -76,6 +76,18 @@ def test_files_of_which_the_queues_are_not_durable_stay() -> None:
     assert bench.put(queue_id=1).segments[0].queue_offsets.tolist() == [1]
 
 
+def test_files_that_an_archive_still_needs_stay() -> None:
+    bench = Bench(replace(CONFIG, retention=AT_ANY_HOUR))
+    fill(bench)
+    second = bench.store.log.files[1].base
+    bench.store.hold_log(lambda: second)
+    assert bench.store._cleaner.run(bench.store._write_lock) == 1
+    assert bench.store.log.min_offset == second
+    assert bench.store.retention_waits_for is None
+    bench.store.hold_log(None)
+    assert bench.store._cleaner.run(bench.store._write_lock) > 0
+
+
 def test_files_that_are_not_dispatched_stay() -> None:
     bench = Bench(replace(CONFIG, confirm=ConfirmSource.REPLICATION, retention=AT_ANY_HOUR))
     bench.store.become_master(1)

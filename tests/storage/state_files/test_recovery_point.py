@@ -4,7 +4,9 @@ from zlib import crc32
 from tandemlog_server.storage.disk.real_file_system import RealFileSystem
 from tandemlog_server.storage.state_files.recovery_point import RecoveryPoint, RecoveryPointFile
 
-RECORD = RecoveryPoint(1000, 2000, 1500, 77, False, {"T": {0: 5, 11: 7}, "订单": {3: 1}})
+RECORD = RecoveryPoint(
+    1000, 2000, 1500, 77, False, {"T": {0: 5, 11: 7}, "订单": {3: 1}}, walked=1700
+)
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:

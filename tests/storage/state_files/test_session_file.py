@@ -16,6 +16,7 @@ from tandemlog_server.storage.state_files.session_file import (
     DAMAGED,
     FSYNC,
     MACHINE,
+    MOUNT,
     Session,
     SessionFile,
     next_session,
@@ -24,12 +25,15 @@ from tandemlog_server.storage.tools.recover import plan, recover
 
 PATH = Path("/store/session.json")
 LOG = DIRECTORY / "commitlog" / f"{0:020d}"
-MASTER = Session("boot 1", counts_unflushed=True)
-SLAVE = Session("boot 1")
+MASTER = Session("boot 1", counts_unflushed=True, mount_id="mount 1")
+SLAVE = Session("boot 1", mount_id="mount 1")
 
 
-def doubt(last: Session | None, boot: str = "boot 1", **stop: bool) -> str:
-    return next_session(last, boot, **({"clean": False, "cut": False} | stop)).doubt
+def doubt(
+    last: Session | None, boot: str = "boot 1", mount_id: str = "mount 1", **stop: bool
+) -> str:
+    kind = {"clean": False, "cut": False} | stop
+    return next_session(last, boot, mount_id=mount_id, **kind).doubt
 
 
 def test_only_the_end_of_the_machine_takes_the_page_cache() -> None:
@@ -37,6 +41,15 @@ def test_only_the_end_of_the_machine_takes_the_page_cache() -> None:
     assert doubt(MASTER, "boot 2") == MACHINE
     assert doubt(MASTER, "") == doubt(replace(MASTER, boot_id=""), "") == MACHINE
     assert doubt(MASTER, "boot 2", clean=True) == ""
+
+
+def test_a_disk_that_is_mounted_again_has_lost_its_page_cache() -> None:
+    assert doubt(MASTER, mount_id="mount 2") == doubt(MASTER, mount_id="") == MOUNT
+    assert doubt(MASTER, mount_id="mount 2", clean=True) == ""
+    assert doubt(SLAVE, mount_id="mount 2") == ""
+    unnamed = replace(MASTER, mount_id="")
+    assert doubt(unnamed, mount_id="mount 2") == "", "a version before, or no name: the boot tells"
+    assert next_session(MASTER, "boot 1", clean=True, cut=False, mount_id="m").mount_id == "m"
 
 
 def test_who_counts_only_what_is_fsynced_loses_nothing() -> None:
@@ -62,7 +75,7 @@ def test_a_doubt_stays_over_any_number_of_clean_stops() -> None:
 
 
 def test_what_counted_counts_until_it_is_durable() -> None:
-    after_a_kill = next_session(MASTER, "boot 1", clean=False, cut=False)
+    after_a_kill = next_session(MASTER, "boot 1", clean=False, cut=False, mount_id="mount 1")
     assert (after_a_kill.counts_unflushed, after_a_kill.doubt) == (True, "")
     assert doubt(after_a_kill, "boot 2") == MACHINE
 
@@ -117,6 +130,16 @@ def test_a_power_cut_is_remembered_over_clean_stops_and_tools() -> None:
     assert bench.store.doubt == ""
     assert bench.reopen().doubt == ""
     assert bench.crash().doubt == "", "this process has counted nothing"
+
+
+def test_a_disk_that_was_gone_for_a_moment_leaves_a_doubt() -> None:
+    """The machine has not stopped."""
+    bench = as_master()
+    bench.put(10)
+    bench.store._lock_file.release()
+    bench.files.crash(Random(1), reboot=False)
+    assert bench.open().doubt == MOUNT
+    assert len(bench.bodies()) < 10
 
 
 def test_a_killed_process_leaves_no_doubt() -> None:

@@ -19,6 +19,8 @@ from fakes.popping_node import (
 )
 from fakes.remoting_calls import records_in
 from tandemlog.format.record.record import Record
+from tandemlog.v1 import broker_pb2
+from tandemlog_server.node.access.caller import Caller
 from tandemlog_server.node.remoting.pop import pop_offsets
 
 STATS, RESET, PULL = 208, 222, 11
@@ -173,3 +175,26 @@ async def test_a_failed_look_does_not_end_the_looks(
 
     monkeypatch.setattr(pop_offsets.PopOffsets, "look", fails)
     await until(lambda: len(looks) > 3)
+
+
+@pytest.mark.parametrize("mode", [True, False], ids=["with the mode", "without it"])
+async def test_a_reset_by_our_own_tool_counts_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: bool
+) -> None:
+    monkeypatch.setattr(pop_offsets, "LOOK_S", 0.005)
+    async with popping_node(tmp_path / "n0") as node, connected(node) as popper:
+        if mode:
+            row = {"topic": TOPIC, "consumerGroup": GROUP, "mode": "POP"}
+            assert (await popper.ask(SET_MODE, row)).code == 0
+        await popper.put(b"a", b"b", b"c")
+        for each in await popper.popped():
+            await popper.say(ACK, receipt_of(each))
+        offsets = node.store.consumer_offsets
+        if mode:
+            await until(lambda: offsets.of_pair(TOPIC, GROUP) == {0: 3})
+        request = broker_pb2.CommitOffsetsRequest(group=GROUP, without_members=True)
+        request.offsets.add(topic=TOPIC, queue_id=0, queue_offset=1)
+        response = await node.group_members.commit(request, Caller("ipv4:127.0.0.1:1"))
+        assert not response.error.code
+        assert offsets.of_pair(TOPIC, GROUP) == {0: 1}
+        assert [each.body for each in await popper.popped()] == [b"b", b"c"]

@@ -77,7 +77,7 @@ async def test_a_new_group_of_many_queues_begins_in_two_writes(
     members: Members, commits: GroupCommits
 ) -> None:
     for queue in range(512):
-        assert commits.commit_unheard("g", "t", queue, 32, CALLER)
+        commits.commit_unheard("g", "t", queue, 32, CALLER)
         if queue == 0:
             await turns()  # the first is being written
     await turns()
@@ -93,26 +93,26 @@ async def test_a_new_group_of_many_queues_begins_in_two_writes(
 async def test_a_later_offset_does_not_overtake_the_one_on_its_way(
     members: Members, commits: GroupCommits
 ) -> None:
-    assert commits.commit_unheard("g", "t", 0, 32, CALLER)
+    commits.commit_unheard("g", "t", 0, 32, CALLER)
     await turns()
     members.offsets["t", 0] = 0  # the write has begun: by now the queue could be moved on
-    assert not commits.commit_now("g", "t", 0, 64, CALLER)
-    assert commits.commit_unheard("g", "t", 0, 64, CALLER)
-    assert commits.commit_unheard("g", "t", 0, 96, CALLER)
+    commits.commit_unheard("g", "t", 0, 64, CALLER)
+    commits.commit_unheard("g", "t", 0, 96, CALLER)
     for _ in range(2):
         members.may_end.release()
         await turns()
     assert members.commits == [{("t", 0): 32}, {("t", 0): 96}]
     assert members.offsets == {("t", 0): 96}
-    assert commits.commit_now("g", "t", 0, 128, CALLER)
+    commits.commit_unheard("g", "t", 0, 128, CALLER)
+    assert members.offsets == {("t", 0): 128}
 
 
 async def test_a_request_that_is_answered_waits_for_its_own_rows(
     members: Members, commits: GroupCommits
 ) -> None:
-    assert commits.commit_unheard("g", "t", 0, 32, CALLER)
+    commits.commit_unheard("g", "t", 0, 32, CALLER)
     await turns()
-    heard = asyncio.create_task(commits.commit("g", "t", 1, 7, CALLER, answered=True))
+    heard = asyncio.create_task(commits.commit("g", "t", 1, 7, CALLER))
     members.may_end.release()
     await turns()
     assert not heard.done()
@@ -136,7 +136,7 @@ async def test_what_is_refused_is_said_once_and_fails_no_pull(
     caplog.set_level("INFO", group_commits.__name__)
     members.refuses.add(("t", 1))
     members.may_end.release()
-    assert commits.commit_unheard("g", "t", queue_id, offset, CALLER)
+    commits.commit_unheard("g", "t", queue_id, offset, CALLER)
     await turns()
     assert reason in caplog.text
     assert caplog.text.count("is not committed") == 1
@@ -146,12 +146,48 @@ async def test_commits_that_nobody_waits_for_are_bounded(
     members: Members, commits: GroupCommits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_commits, "MOST_UNHEARD", 2)
-    took = {group: commits.commit_unheard(group, "t", 0, 1, CALLER) for group in ("a", "b", "c")}
-    assert took == {"a": True, "b": True, "c": False}
-    assert commits.commit_unheard("a", "t", 1, 1, CALLER)  # with one that is on its way
-    for _ in range(3):
+    for number, group in enumerate("ab"):
+        assert commits.commit_unheard(group, "t", number, 1, CALLER)
+    assert not commits.commit_unheard("c", "t", 2, 1, CALLER)
+    assert commits.commit_unheard("c", "t", 4, 1, Caller("10.0.0.8:1"))  # of another connection
+    assert commits.commit_unheard("a", "t", 3, 1, CALLER)  # with one that is in line
+    for _ in range(4):
         members.may_end.release()
         await turns()
-    assert commits.commit_unheard("c", "t", 0, 1, CALLER)
+    assert members.offsets == {("t", number): 1 for number in (0, 1, 3, 4)}
+    assert commits.commit_unheard("c", "t", 2, 1, CALLER)
     members.may_end.release()
     await turns()
+    assert members.offsets["t", 2] == 1
+
+
+async def test_what_is_in_a_full_commit_is_not_overtaken(
+    members: Members, commits: GroupCommits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_commits, "MOST_ROWS", 1)
+    commits.commit_unheard("g", "t", 0, 3, CALLER)
+    await turns()  # it is being written
+    members.offsets["t", 1] = 5
+    commits.commit_unheard("g", "t", 1, 2, CALLER)  # a step back: the next commit, which is full
+    commits.commit_unheard("g", "t", 2, 3, CALLER)
+    commits.commit_unheard("g", "t", 1, 7, CALLER)
+    for _ in range(4):
+        members.may_end.release()
+        await turns()
+    assert members.offsets == {("t", 0): 3, ("t", 1): 7, ("t", 2): 3}
+
+
+async def test_who_asks_for_an_offset_waits_for_those_on_their_way(
+    members: Members, commits: GroupCommits
+) -> None:
+    commits.commit_unheard("g", "t", 0, 32, CALLER)
+    await turns()
+    commits.commit_unheard("g", "t", 1, 7, CALLER)  # behind the one that is being written
+    asks = [asyncio.create_task(commits.settled("g", ("t", queue))) for queue in range(3)]
+    await turns()
+    assert [each.done() for each in asks] == [False, False, True]
+    for _ in range(2):
+        members.may_end.release()
+        await turns()
+    assert all(each.done() for each in asks)
+    assert members.offsets == {("t", 0): 32, ("t", 1): 7}

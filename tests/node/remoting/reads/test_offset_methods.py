@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fakes.reading_node import ReadingNode, reading_node
+from fakes.reading_node import ReadingNode, pull_header, reading_node
 from fakes.remoting_calls import call_of
 from tandemlog.format.calls import JOIN
 from tandemlog.v1 import broker_pb2, common_pb2
+from tandemlog_server.node.access.caller import Caller
 from tandemlog_server.node.error_status import RequestRefusedError
 from tandemlog_server.node.remoting.door.remoting_call import RemotingCall
 from tandemlog_server.rocketmq.wire.remoting import Command
@@ -33,8 +35,13 @@ async def commit(door: ReadingNode, value: int, *, queue: int = 0, oneway: bool 
     call = call_of(
         COMMIT, oneway=oneway, consumerGroup="g", topic="t", queueId=queue, commitOffset=value
     )
-    answer = await door.read.offsets.commit(call)
-    assert (answer is None) == oneway
+    if oneway:
+        assert door.read.offsets.begin_commit(call, lambda *_: None)
+        await door.read.offsets._commits.settled("g")
+    else:
+        answer = await door.read.offsets.commit(call)
+        assert answer is not None
+        assert answer.code == 0
 
 
 async def test_a_new_group_begins_at_the_first_message_while_that_is_recent(
@@ -70,7 +77,9 @@ async def test_an_offset_that_cannot_be_takes_no_other_one_of_its_turn_along(
 ) -> None:
     await door.send(b"a", b"b")
     wrong, right = await asyncio.gather(
-        commit(door, -1, queue=1), commit(door, 1), return_exceptions=True
+        commit(door, -1, queue=1, oneway=False),
+        commit(door, 1, oneway=False),
+        return_exceptions=True,
     )
     assert isinstance(wrong, RequestRefusedError)
     assert right is None
@@ -124,10 +133,10 @@ async def test_a_group_of_this_projects_members_is_not_moved(door: ReadingNode) 
     )  # fmt: skip
     async with asyncio.timeout(10):
         await door.node.groups.heartbeat(joins, "ipv4:10.0.0.8:1")
-    for oneway in (True, False):
-        with pytest.raises(RequestRefusedError) as refusal:
-            await commit(door, 2, oneway=oneway)
-        assert refusal.value.code == common_pb2.GROUP_HAS_MEMBERS
+    await commit(door, 2)  # refused without a word
+    with pytest.raises(RequestRefusedError) as refusal:
+        await commit(door, 2, oneway=False)
+    assert refusal.value.code == common_pb2.GROUP_HAS_MEMBERS
     assert await offset(door) == "1"
 
 
@@ -172,7 +181,7 @@ async def test_a_node_that_does_not_lead_states_nothing(
 # ---- without a task, and without a thread
 
 
-async def test_an_offset_that_only_moves_on_needs_no_task(door: ReadingNode) -> None:
+async def test_offsets_without_an_answer_keep_their_order(door: ReadingNode) -> None:
     await door.send(b"a", b"b", b"c")
     ends: list[tuple[Command | None, Exception | None]] = []
 
@@ -185,15 +194,11 @@ async def test_an_offset_that_only_moves_on_needs_no_task(door: ReadingNode) -> 
         )
         return door.read.offsets.begin_commit(call, ended)
 
-    assert not begin(1)  # the group's first offset is more than a move
-    await commit(door, 1)
-    assert begin(2)
-    assert ends == [(None, None)]
-    assert await offset(door) == "2"
-    for value, oneway in ((1, True), (9, True), (3, False)):  # back, beyond the end, answered
-        assert not begin(value, oneway=oneway)
-    assert await offset(door) == "2"
-    assert len(ends) == 1
+    for value in (1, 2, 9, 1, 3):  # the first, one that moves on, one beyond the end, one back
+        assert begin(value)
+    assert ends == [(None, None)] * 5
+    assert await offset(door) == "3"
+    assert not begin(2, oneway=False)  # its client waits for the answer
 
 
 async def test_a_consumer_that_starts_needs_no_thread(
@@ -208,3 +213,68 @@ async def test_a_consumer_that_starts_needs_no_thread(
     assert await offset(door, queue=3) == "0"
     monkeypatch.setattr(door.read.offsets, "_recent_bytes", 1)
     assert await offset(door) == "none"
+
+
+async def test_who_takes_a_queue_over_sees_with_which_offset_its_last_owner_left(
+    tmp_path: Path,
+) -> None:
+    async with reading_node(tmp_path / "n0") as door:
+        for queue in range(2):
+            await door.send(b"a", b"b", b"c", queue_id=queue)
+        service, gate = door.node.group_members, asyncio.Event()
+        real = service.commit
+
+        async def commit(request: Any, caller: Caller, *, of_clients: bool = False) -> Any:
+            response = await real(request, caller, of_clients=of_clients)
+            await gate.wait()  # until a slave has the offsets
+            return response
+
+        service.commit = commit  # type: ignore[method-assign]
+        first, second = Caller("ipv4:10.0.0.7:1"), Caller("ipv4:10.0.0.8:1")
+        header: dict[str, Any] = pull_header(3, sysFlag=1, commitOffset=3)
+        pull = call_of(11, caller=first, **header)
+        door.read.pulls.begin(pull, lambda *_: None)  # the first offset of queue 0
+        await asyncio.sleep(0)
+        left = call_of(
+            15, oneway=True, caller=first, consumerGroup="g", topic="t", queueId=1, commitOffset=2
+        )
+        assert door.read.offsets.begin_commit(left, lambda *_: None)
+        asked = call_of(
+            14, caller=second, consumerGroup="g", topic="t", queueId=1, setZeroIfNotFound="false"
+        )
+        taking = asyncio.create_task(door.read.offsets.offset(asked))
+        await asyncio.sleep(0)
+        assert not taking.done()
+        gate.set()
+        answer = await taking
+        assert (answer.code, answer.fields.get("offset")) == (0, "2")
+
+
+async def test_a_reset_is_not_undone_by_an_offset_that_was_in_line(tmp_path: Path) -> None:
+    async with reading_node(tmp_path / "n0") as door:
+        for queue in range(2):
+            await door.send(b"a", b"b", b"c", queue_id=queue)
+        service, gate = door.node.group_members, asyncio.Event()
+        real = service.commit
+
+        async def commit(request: Any, caller: Caller, *, of_clients: bool = False) -> Any:
+            response = await real(request, caller, of_clients=of_clients)
+            if of_clients:
+                await gate.wait()  # until a slave has the offsets
+            return response
+
+        service.commit = commit  # type: ignore[method-assign]
+        for queue in range(2):  # one is being written, the other one is behind it
+            left = call_of(
+                15, oneway=True, consumerGroup="g", topic="t", queueId=queue, commitOffset=3
+            )
+            assert door.read.offsets.begin_commit(left, lambda *_: None)
+            await asyncio.sleep(0.01)
+        request = broker_pb2.CommitOffsetsRequest(group="g", without_members=True)
+        request.offsets.add(topic="t", queue_id=1, queue_offset=0)
+        reset = asyncio.create_task(service.commit(request, Caller("ipv4:10.0.0.1:1")))
+        await asyncio.sleep(0.05)
+        gate.set()
+        await reset
+        assert not door.read.offsets._commits._lines
+        assert door.node.store.consumer_offsets.offset("g", "t", 1) == 0

@@ -181,6 +181,7 @@ async def test_a_damaged_queue_refuses_who_is_parked(parking: Parking) -> None:
     await parking.door.send(b"a")
     assert parking.begin(1)
     store = parking.door.node.store
+    store.reput.stop()  # it would rebuild the queue at once
     dense = store.queue_table.get("t", 0)
     store.queues.mark_damaged(dense, "for the test")
     parking.door.node.reads._long_polling.on_dispatch([dense])
@@ -191,3 +192,17 @@ async def test_a_damaged_queue_refuses_who_is_parked(parking: Parking) -> None:
     with pytest.raises(StoreBusyError):
         parking.begin(1)
     assert parking.waiting == 0
+
+
+async def test_no_pull_for_a_tag_outlives_its_connection(tmp_path: Path) -> None:
+    async with reading_node(tmp_path / "n0") as door:
+        parking = Parking(door)
+        assert parking.begin(0, subscription="wanted", sysFlag=PARK | 4)
+        await door.send(b"a", tags="other")
+        await until(lambda: bool(door.node.reads._parked._reading))
+        await asyncio.sleep(0.05)  # the task has looked, and waits on
+        assert (parking.waiting, parking.ends) == (1, [])
+        [closed] = parking.client.closing
+        closed()
+        await until(lambda: parking.waiting == 0)
+        assert parking.ends == [(None, None)]

@@ -3,17 +3,23 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from fakes.inner_node import until
-from fakes.reading_node import ReadingNode, Subscribed, reading_node
-from fakes.remoting_calls import records_in
+from fakes.reading_node import ReadingNode, Subscribed, pull_header, reading_node
+from fakes.remoting_calls import call_of, records_in
+from tandemlog.message import Message
+from tandemlog.produce.producer import AsyncProducer
+from tandemlog_server.node.error_status import RequestRefusedError
+from tandemlog_server.node.pulls import dispatch_wait
 from tandemlog_server.node.remoting.door.remoting_call import RemotingCall, RemotingRefusedError
 from tandemlog_server.node.remoting.reads import pull_methods
 from tandemlog_server.rocketmq.wire.remoting import Command
 
-PARK = 2
+COMMIT, PARK = 1, 2
 NOT_FOUND, RETRY, MOVED = 19, 20, 21
 
 
@@ -228,25 +234,37 @@ async def test_a_subscription_that_cannot_be_understood(
 # ---- offsets that come with a pull
 
 
+async def pulled(door: ReadingNode, offset: int, **fields: object) -> Command:
+    """As the session serves a pull: begun, and by a task if that is not enough."""
+    header: dict[str, Any] = pull_header(offset, **fields)
+    call, ends = call_of(11, **header), list[Command | None]()
+    if not door.read.pulls.begin(call, lambda _, answer, __: ends.append(answer)):
+        return await door.read.pulls.pull(call)
+    await until(lambda: bool(ends))
+    assert ends[0] is not None
+    return ends[0]
+
+
 async def test_an_offset_comes_with_a_pull(door: ReadingNode) -> None:
     await door.send(b"a", b"b", b"c")
     offsets = door.node.store.consumer_offsets
-    await door.pull(1, sysFlag=1, commitOffset=1)
+    await pulled(door, 1, sysFlag=1, commitOffset=1)
     await until(lambda: offsets.offset("g", "t", 0) == 1)  # a pull does not wait for a begin
-    await door.pull(3, sysFlag=1, commitOffset=3)
+    await pulled(door, 3, sysFlag=1, commitOffset=3)
     await until(lambda: offsets.offset("g", "t", 0) == 3)
 
 
 async def test_a_pull_is_served_though_its_offset_is_not_committed(door: ReadingNode) -> None:
     await door.send(b"a")
-    assert bodies(await door.pull(0, sysFlag=1, commitOffset=99)) == [b"a"]
+    assert bodies(await pulled(door, 0, sysFlag=1, commitOffset=99)) == [b"a"]
     assert door.node.store.consumer_offsets.offset("g", "t", 0) is None
 
 
 async def test_a_slave_commits_nothing(door: ReadingNode) -> None:
     await door.send(b"a")
     door.readers.number = 1
-    await door.pull(0, sysFlag=1, commitOffset=1)
+    await pulled(door, 0, sysFlag=1, commitOffset=1)
+    await door.read.offsets._commits.settled("g")
     assert door.node.store.consumer_offsets.offset("g", "t", 0) is None
 
 
@@ -271,3 +289,80 @@ async def test_what_is_in_memory_needs_no_task(door: ReadingNode) -> None:
     door.read.pulls.on_stop()
     assert not door.begin_pull(1, ended)
     assert len(ends) == 3
+
+
+async def test_who_is_ahead_of_the_dispatch_is_not_sent_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch_wait, "DISPATCH_WAIT_S", 0.0)  # dispatch takes longer
+    async with reading_node(tmp_path / "n0") as door:
+        await door.send(b"a", b"b")
+        store = door.node.store
+        store.reput.stop()
+        async with AsyncProducer(door.node.endpoints.listen) as producer:
+            for body in (b"c", b"d"):
+                await (await producer.send(Message("t", body, queue_id=0)))
+        # it has read a slave, which is gone
+        with pytest.raises(RequestRefusedError, match=r"ends at 2 so far.*pull again from 4"):
+            await door.pull(4)
+        store.reput.start()
+        await until(lambda: store.reputed.value == store.confirmed.value)
+        assert (await door.pull(9)).code == MOVED
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"sysFlag": COMMIT | 4, "subscription": "a > 1", "expressionType": "SQL92"},
+        {"sysFlag": COMMIT, "maxMsgNums": 200},  # a thread reads so many
+    ],
+    ids=["sql", "many"],
+)
+async def test_the_offset_of_a_pull_takes_back_no_newer_one_of_its_connection(
+    tmp_path: Path, more: dict[str, Any]
+) -> None:
+    async with reading_node(tmp_path / "n0") as door:
+        await door.send(*[b"%d" % number for number in range(5)])
+        queue: dict[str, Any] = {"consumerGroup": "g", "topic": "t", "queueId": 0}
+        assert (await door.ask(15, **queue, commitOffset=0)).code == 0
+        ends: list[Any] = []
+        # one read of the socket: a pull, and what a consumer says as it leaves
+        header: dict[str, Any] = pull_header(1, commitOffset=1, suspendTimeoutMillis=0, **more)
+        pull = call_of(11, **header)
+        left = call_of(15, oneway=True, **queue, commitOffset=4)
+        assert not door.read.pulls.begin(pull, lambda *each: ends.append(each))
+        assert door.read.offsets.begin_commit(left, lambda *each: ends.append(each))
+        await door.read.pulls.pull(pull)  # the task that the session makes of it
+        assert (await door.ask(14, **queue)).fields["offset"] == "4"
+
+
+async def test_a_new_master_sends_nobody_back_before_its_log_is_confirmed(
+    door: ReadingNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch_wait, "DISPATCH_WAIT_S", 0.0)
+    await door.send(b"a", b"b")
+    store = door.node.store
+    # its predecessor acknowledged two more, and they are not confirmed here yet
+    begun = SimpleNamespace(last=SimpleNamespace(start_offset=store.log.wrote.value + 200))
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "epochs", SimpleNamespace(table=begun))
+        with pytest.raises(RequestRefusedError, match="pull again from 4"):
+            await door.pull(4)
+    assert (await door.pull(4)).code == MOVED
+
+
+async def test_while_dispatch_catches_up_the_offset_of_a_pull_takes_back_no_newer_one(
+    door: ReadingNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch_wait, "DISPATCH_WAIT_S", 0.0)
+    await door.send(*[b"%d" % number for number in range(5)])
+    queue: dict[str, Any] = {"consumerGroup": "g", "topic": "t", "queueId": 0}
+    assert (await door.ask(15, **queue, commitOffset=0)).code == 0
+    monkeypatch.setattr(door.read.pulls._dispatch, "_begin", 1 << 40)  # after a crash
+    header: dict[str, Any] = pull_header(1, sysFlag=COMMIT, commitOffset=1, suspendTimeoutMillis=0)
+    pull = call_of(11, **header)
+    left = call_of(15, oneway=True, **queue, commitOffset=4)
+    assert not door.read.pulls.begin(pull, lambda *_: None)
+    assert door.read.offsets.begin_commit(left, lambda *_: None)
+    await door.read.pulls.pull(pull)
+    assert (await door.ask(14, **queue)).fields["offset"] == "4"

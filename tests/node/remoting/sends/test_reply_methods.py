@@ -78,7 +78,13 @@ async def replies(tmp_path: Path) -> AsyncIterator[Replies]:
         joint = JointSends(node.pump, node.terms, timeout_s=5.0, most_parked_bytes=1 << 20)
         facts = BrokerFacts("c")
         sends = SendMethods(
-            node.store, joint, NoTopics(), facts, broker_name="b", new_key=lambda: "K"
+            node.store,
+            joint,
+            NoTopics(),
+            node._turns,
+            facts,
+            broker_name="b",
+            new_key=lambda: "K",
         )
         me = ClientAt()
         client_of = {"me": me}.get

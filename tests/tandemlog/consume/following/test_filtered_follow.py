@@ -122,8 +122,9 @@ class World:
             self.nodes["o:1"] = ServedNode("o:1", pulls, knows_filters=False)
         self.options = SimpleNamespace(request_timeout_ms=1_000, retry_timeout_ms=1_000)
 
-    async def _dispatched(self) -> None:
+    async def _dispatched(self) -> bool:
         self.bench.settle()
+        return True
 
     # what happens
 

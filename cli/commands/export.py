@@ -1,4 +1,4 @@
-"""`tandemlog export` and `tandemlog restore`: a log as Parquet, and a store from that."""
+"""`tandemlog export`: a log as Parquet; and a store from that."""
 
 from pathlib import Path
 from typing import Annotated
@@ -50,8 +50,7 @@ def export_command(
         job.run(job.module.export, store, out, chosen)
 
 
-@app.command("restore")
-def restore_command(
+def restore_export(
     archive: Annotated[Path, typer.Argument(metavar="DIR", help="Folder that `export` wrote.")],
     out: Annotated[Path, typer.Option("--out", metavar="STORE", help="Folder of the new store.")],
     log_only: Annotated[
@@ -64,7 +63,7 @@ def restore_command(
 ) -> None:
     """Restore a store from an export: the log files byte for byte, then queues and index."""
     with shown_job("restore", options) as job:
-        loaded("tandemlog.logs.tasks.archive").read_manifest(archive)
+        loaded("tandemlog.logs.tasks.parquet_folder").read_manifest(archive)
         derived = loaded("tandemlog.logs.jobs.rebuild").RebuildOptions(
             queues=not log_only,
             index=not log_only,

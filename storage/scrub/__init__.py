@@ -1,0 +1,1 @@
+"""Scrub: what is stored is read again, compared with other copies, and mended."""

@@ -1,0 +1,1 @@
+"""The objects of an archive: their names, and the bytes in them."""

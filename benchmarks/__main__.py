@@ -14,6 +14,7 @@ MODULES = (
     "append", "produce", "sync_flush", "catch_up", "pull", "restart", "memory", "segments", "live",
     "failover", "coordination", "secure", "columns", "filters", "importing",
     "delays", "work", "transactions", "archiving", "cold_reads", "restore", "scrub", "console",
+    "waiting_stages",
 )  # fmt: skip
 ASKED_FOR = {"peers": "peers.side_by_side", "rocketmq": "rocketmq"}
 """Run only by name, since they fetch other programs: name -> module."""

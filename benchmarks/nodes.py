@@ -38,12 +38,14 @@ def cluster(
     folder: Path,
     topic_count: int,
     change: Callable[[str], str] = lambda settings: settings,
+    *,
+    kind: type[LocalCluster] = LocalCluster,
     **wishes: Any,
 ) -> Iterator[LocalCluster]:
     """A local cluster with `topic_count` topics, ready and in sync; stopped at the end. `change`
-    may change the text of the nodes' settings."""
+    may change the text of the nodes' settings, `kind` how its processes are started."""
     plan = plan_cluster(folder, Wishes(**{"slaves": 0, "commit_log_file_size": 1 << 30, **wishes}))
-    local = LocalCluster(folder, plan, free_base(nodes=plan.slaves + 1))
+    local = kind(folder, plan, free_base(nodes=plan.slaves + 1))
     local.open_doors()
     local.write()
     for node in local.nodes:

@@ -164,6 +164,10 @@ class ReceivedMessage:
         its producer. Raises InvalidArgumentError without the extra `otel`."""
         return processing(self.topic, [self.properties], 1, group)
 
+    def __reduce__(self) -> tuple[type["ReceivedMessage"], tuple[bytes, int, int]]:
+        """A copy, or what another process gets, has the bytes of this record alone."""
+        return ReceivedMessage, (self.raw, 0, self.size)
+
     def __repr__(self) -> str:
         return (
             f"ReceivedMessage(topic={self.topic!r}, queue_id={self.queue_id}, "

@@ -136,7 +136,7 @@ def send(endpoint: str, rate: int, seconds: float) -> None:
 
 
 def read(endpoint: str, rate: int, seconds: float) -> None:
-    """Until nothing has come for two seconds; says `ready` when it reads."""
+    """Until nothing has come for five seconds; says `ready` when it reads."""
     received = Received()
     received.watch()
     with Consumer(endpoint) as consumer, consumer.follow(TOPIC, start=LATEST) as stream:
@@ -150,7 +150,7 @@ def read(endpoint: str, rate: int, seconds: float) -> None:
                 break
             if batch is None:
                 break
-            wait, handed = 2_000.0, now()
+            wait, handed = 5_000.0, now()
             came, buffered = received.of(batch)
             for message in batch:
                 number = message.body[_NUMBER]

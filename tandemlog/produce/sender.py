@@ -55,6 +55,8 @@ CROWDED: Final = 2
 """Requests without an answer from which on a batch that is not full waits for one of them."""
 CROWDED_LINGER_S: Final = 0.1
 """How long it waits at most."""
+TIMER_STEP_S: Final = 0.001
+"""A timer of an event loop ends up to so much late: epoll counts whole milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,13 @@ def linger_for(seconds: float, in_flight: int) -> float:
         return seconds
     most = max(seconds, CROWDED_LINGER_S)
     return most if in_flight >= CROWDED else min(2 * seconds, most)
+
+
+def due_after(linger: float) -> float:
+    """How long after its first message a batch is due that lingers for so many seconds: a step of
+    the timer sooner, so that it goes out when the linger ends, and not up to a step behind that. Of
+    a short linger it is a fifth at most."""
+    return linger - min(TIMER_STEP_S, linger / 5)
 
 
 class _StreamEndedError(Exception):
@@ -124,9 +133,8 @@ class Sender:
 
     def send_due(self) -> None:
         """After the accumulator's wake: what is due goes out, what is not gets a timer."""
-        wait_s = self._accumulator.seal_due(
-            linger_for(self._options.linger_seconds, self._chain.in_flight)
-        )
+        linger = linger_for(self._options.linger_seconds, self._chain.in_flight)
+        wait_s = self._accumulator.seal_due(due_after(linger))
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None

@@ -10,7 +10,13 @@ from tandemlog.produce.accumulator import Accumulator
 from tandemlog.produce.framing import Framer
 from tandemlog.produce.futures import SendFuture, SyncGroup
 from tandemlog.produce.put_batch import OpenBatch, PutBatch
-from tandemlog.produce.sender import CROWDED, CROWDED_LINGER_S, linger_for
+from tandemlog.produce.sender import (
+    CROWDED,
+    CROWDED_LINGER_S,
+    TIMER_STEP_S,
+    due_after,
+    linger_for,
+)
 from tandemlog.v1 import broker_pb2
 
 RECORD = Framer(unique_ids=False).frame(Message("t", b"x" * 9), 0)
@@ -226,3 +232,15 @@ def test_batches_wait_for_an_answer_where_many_requests_are_on_their_way() -> No
     for in_flight in range(4):
         assert linger_for(1.0, in_flight) == 1.0, "what was asked for, where that is long enough"
     assert linger_for(0.0, 30) == 0.0
+
+
+@pytest.mark.parametrize("linger", [0.005, 0.01, 0.1, 10.0])
+def test_a_batch_is_not_sent_behind_the_end_of_its_linger_by_the_step_of_a_timer(
+    linger: float,
+) -> None:
+    assert due_after(linger) + TIMER_STEP_S == pytest.approx(linger)
+
+
+def test_a_short_linger_still_gathers() -> None:
+    assert due_after(0.001) == pytest.approx(0.0008)
+    assert due_after(0.0) == 0.0

@@ -3,20 +3,24 @@
     python -m benchmarks.received_fields [ROUNDS]
 
 The answer to a pull, with records of 1 KiB of body, a key, a tag, a property and a unique key, is
-taken apart again and again, and its messages are delivered as by a stream. Two versions of the
-client are compared by running this in turns with each.
+taken apart again and again, and its messages are delivered as by a stream, at last as to a member
+of a group. Two versions of the client are compared by running this in turns with each.
 """
 
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
 from tandemlog.cluster.pull_answer import parse_pull
+from tandemlog.consume.following.delivery_cursor import DeliveryCursor
+from tandemlog.consume.progress import Progress
 from tandemlog.consume.reading.pulls import checked_parts
 from tandemlog.consume.received.received_message import ReceivedMessage
+from tandemlog.consume.statistics import ConsumerCounters
 from tandemlog.format.record.record import encode_record
 from tandemlog.memory import keep_freed_memory
 from tandemlog.v1 import broker_pb2
@@ -56,9 +60,36 @@ def answer() -> bytes:
     return broker_pb2.PullResponse(queues=[part]).SerializeToString()
 
 
-def messages(encoded: bytes) -> Iterator[ReceivedMessage]:
+class Follower:
+    """What a DeliveryCursor needs of one."""
+
+    on_receive = None
+    passage: Any = None
+    interrupted = False
+
+    def __init__(self, deadline: float | None) -> None:
+        self.membership = None if deadline is None else self
+        self.deadline = deadline
+        self.progress = Progress()
+        self.progress.restart((TOPIC, 0), 0)
+        self.counters = ConsumerCounters()
+
+    @property
+    def must_stop(self) -> bool:
+        return self.interrupted or self._out_of_time
+
+    @property
+    def _out_of_time(self) -> bool:
+        return self.deadline is not None and time.monotonic() >= self.deadline
+
+
+def messages(encoded: bytes, deadline: float | None = None) -> Iterator[ReceivedMessage]:
     [(_, batch)] = checked_parts(parse_pull(encoded), [((TOPIC, 0), 0)], "memory")
-    return iter(batch)
+    follower: Any = Follower(deadline)
+    cursor = DeliveryCursor(follower)
+    if not cursor.start((batch, follower.progress.turn(batch.queue))):
+        raise RuntimeError("the batch is not delivered")
+    yield from cursor.messages()
 
 
 def nothing(encoded: bytes) -> None:
@@ -68,6 +99,11 @@ def nothing(encoded: bytes) -> None:
 
 def body(encoded: bytes) -> None:
     for message in messages(encoded):
+        message.body  # noqa: B018
+
+
+def body_as_member(encoded: bytes) -> None:
+    for message in messages(encoded, time.monotonic() + 3600):
         message.body  # noqa: B018
 
 
@@ -93,6 +129,7 @@ WAYS: tuple[tuple[str, Callable[[bytes], None]], ...] = (
     ("keys, tags", keys_and_tags),
     ("body, keys, tags, a property", all_fields),
     ("topic, queue offset, store time", numbers),
+    ("body, as a member of a group", body_as_member),
 )
 
 

@@ -23,20 +23,51 @@ sees the other.
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 
+from .passage import Passage
 from .reading.positions import Queue
 
 
 class QueueProgress:
     """How far the caller is in a queue, from a turn on, and where it began. The caller's thread
-    sets the offsets, one plain assignment for each message."""
+    sets the offsets, or has a passage count them."""
 
-    __slots__ = ("begun", "delivered", "done", "since")
+    __slots__ = ("_delivered", "_done", "_passage", "begun", "since")
 
     def __init__(self, since: int, offset: int = 0) -> None:
         self.since = since
         self.begun = offset
-        self.delivered = offset
-        self.done = offset
+        self._delivered = offset
+        self._done = offset
+        self._passage: Passage | None = None
+
+    @property
+    def delivered(self) -> int:
+        passage = self._passage
+        passed = 0 if passage is None else passage.passed
+        return self._delivered if passage is None or not passed else passage.offsets[passed - 1]
+
+    @delivered.setter
+    def delivered(self, offset: int) -> None:
+        self.count(None)
+        self._delivered = offset
+
+    @property
+    def done(self) -> int:
+        """The last message that passed is still in the caller's hands."""
+        passage = self._passage
+        passed = 0 if passage is None else passage.passed
+        return self._done if passage is None or passed < 2 else passage.offsets[passed - 2]
+
+    @done.setter
+    def done(self, offset: int) -> None:
+        self.count(None)
+        self._done = offset
+
+    def count(self, passage: Passage | None) -> None:
+        """From now on `passage` says how far the caller is; what the one before said stays."""
+        if self._passage is not None:
+            self._delivered, self._done = self.delivered, self.done
+        self._passage = passage
 
 
 class Progress:

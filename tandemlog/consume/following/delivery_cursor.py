@@ -11,6 +11,7 @@ that the first one did not reach must not be skipped, since offsets behind them 
 from collections.abc import Iterator
 
 from ...forks import watch
+from ..passage import Passage
 from ..progress import QueueProgress
 from ..received.received_batch import ReceivedBatch
 from ..received.received_message import ReceivedMessage
@@ -28,6 +29,7 @@ class DeliveryCursor:
         "_follower",
         "_index",
         "_on_receive",
+        "_passage",
         "_progress",
         "_queue_progress",
         "_turn",
@@ -43,6 +45,7 @@ class DeliveryCursor:
         self._batch: ReceivedBatch | None = None
         self._turn = 0
         self._index = 0
+        self._passage: Passage | None = None
         self._queue_progress = QueueProgress(0)
         watch(self)
 
@@ -66,27 +69,33 @@ class DeliveryCursor:
 
     def messages(self) -> Iterator[ReceivedMessage]:
         """Deliver the messages of the batch one by one, unless something else waits for the
-        caller: then the rest comes later."""
-        batch, follower, progress = self.batch, self._follower, self._queue_progress
-        member = follower.membership is not None
-        following = batch.following_offsets()
-        indexes = range(1, len(batch) + 1)
-        for index, message, next_offset in zip(indexes, batch, following, strict=True):
-            self._index = index
-            progress.delivered = next_offset
-            yield message
-            if self._batch is not batch:
-                return  # another loop, or call, has continued meanwhile
-            progress.done = next_offset
-            if follower.interrupted or (member and follower.must_stop):
-                return
+        caller: then the rest comes later. To be called behind `start`."""
+        batch, follower = self.batch, self._follower
+        passage = Passage(batch.following_offsets())
+        self._queue_progress.count(passage)
+        self._passage = follower.passage = passage
+        if follower.interrupted:  # before the follower knew what to stop
+            passage.stop()
+        member = follower.membership
+        return passage.of(batch, None if member is None else member.deadline)
+
+    def _end_passage(self) -> None:
+        """Another way of delivering continues behind what has passed."""
+        passage = self._passage
+        if passage is not None:
+            passage.stop()
+            self._queue_progress.count(None)
+            self._index = passage.passed
+            self._passage = self._follower.passage = None
 
     def _in_hand(self) -> tuple[ReceivedBatch | None, int]:
         """The batch, and how many of its messages the caller has had."""
-        return self._batch, self._index
+        passage = self._passage
+        return self._batch, self._index if passage is None else passage.passed
 
     def deliver(self, most: int | None = None) -> ReceivedBatch:
         """All messages of the batch at once, or the first `most` of them."""
+        self._end_passage()
         batch = self.batch
         if most is None or len(batch) <= most:
             self._index = len(batch)
@@ -105,6 +114,7 @@ class DeliveryCursor:
 
     def mark_done(self) -> None:
         """The caller wants more: everything that it got is done."""
+        self._end_passage()
         self._queue_progress.done = self._queue_progress.delivered
 
     def release(self) -> None:
@@ -114,6 +124,7 @@ class DeliveryCursor:
 
     def deliver_one(self) -> ReceivedMessage | None:
         """The next message of the batch; None at its end."""
+        self._end_passage()
         batch = self._batch
         if batch is None or self._index >= len(batch) or self._follower.must_stop:
             return None
@@ -134,6 +145,7 @@ class DeliveryCursor:
     def remaining(self) -> FetchedBatch | None:
         """With nothing in hand, the rest of the last batch; without a rest, its end counts as
         done."""
+        self._end_passage()
         batch, self._batch = self._batch, None
         if batch is None:
             return None

@@ -5,7 +5,8 @@
                                         calls: on_assigned, on_revoked, on_lost, on_commit_error
 
 Callbacks run in the caller's thread or task, when it comes for messages. `interrupted` says that
-something waits for the caller; a loop over messages checks it after each one.
+something waits for the caller; the `passage` of a loop over messages is stopped then, after the
+message that the caller has.
 """
 
 import asyncio
@@ -38,6 +39,7 @@ from .fetcher import FetchedBatch, Fetcher
 
 if TYPE_CHECKING:
     from ..group.membership import Membership
+    from ..passage import Passage
 
 logger = logging.getLogger(__name__)
 
@@ -105,6 +107,7 @@ class Follower:
         self.commits = Commits(positions, self.progress, group, self)
         self.calls: deque[Call] = deque()
         self.interrupted = False
+        self.passage: Passage | None = None
         self.steps = 0
         self._waiting = 0
         self._returned = asyncio.Event()
@@ -308,6 +311,9 @@ class Follower:
 
     def interrupt(self) -> None:
         self.interrupted = True
+        passage = self.passage
+        if passage is not None:
+            passage.stop()
         self._fetcher.changed.set()
 
     # as a member of a group: see membership.Reading

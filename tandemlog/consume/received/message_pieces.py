@@ -139,10 +139,9 @@ class _Piece:
 
     # the columns
 
-    def bodies(self) -> list[bytes | None]:
-        values = self._fields.bodies(self._rows)
-        if None in values:
-            self._faulty = frozenset(row for row, body in enumerate(values) if body is None)
+    def bodies(self) -> list[bytes]:
+        values, faulty = self._fields.bodies(self._rows)
+        self._faulty = frozenset(faulty)
         return values
 
     def numbers(self, name: str) -> list[int]:
@@ -158,10 +157,12 @@ class _Piece:
         return self._all_properties().column(name)
 
     def keys(self) -> list[list[str]]:
-        texts = [text or "" for text in self.property(KEYS)]
-        if "" in texts or " " in "".join(texts):
-            return list(map(split_keys, texts))
-        return [[text] for text in texts]
+        texts: list[Any] = self.property(KEYS)
+        try:
+            several = " " in "".join(texts)
+        except TypeError:
+            several = True  # or none at all
+        return [split_keys(text or "") if several else [text] for text in texts]
 
     def _all_properties(self) -> Properties:
         if self._properties is None:

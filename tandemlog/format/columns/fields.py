@@ -20,7 +20,7 @@ both ways give the same result.
 
 from collections import deque
 from functools import cached_property
-from itertools import repeat
+from itertools import pairwise, repeat
 from operator import setitem
 from struct import pack
 from typing import Any, Final
@@ -93,11 +93,12 @@ class RecordFields:
         crcs = headers.body_crc.view(np.uint32) * (headers.body_length != 0)
         return starts, starts + headers.body_length, crcs.astype(np.uint32, copy=False)
 
-    def bodies(self, rows: slice) -> list[bytes | None]:
-        """As they are stored. None for a record that does not hold together or has a wrong CRC."""
+    def bodies(self, rows: slice) -> tuple[list[bytes], list[int]]:
+        """The bodies as they are stored; and which of these rows, counted from the first, do not
+        hold together or have a wrong CRC."""
         starts, ends, expected = self._body_places
         data = self._data
-        found: list[bytes | None] = [
+        found = [
             data[start:end]
             for start, end in zip(starts[rows].tolist(), ends[rows].tolist(), strict=True)
         ]
@@ -106,10 +107,7 @@ class RecordFields:
         right = (crcs & np.uint32(CRC_MASK)) == expected[rows]
         if self.torn is not None:
             right &= ~self.torn[rows]
-        if not all_true(right):
-            for row in np.flatnonzero(~right).tolist():
-                found[row] = None
-        return found
+        return found, [] if all_true(right) else np.flatnonzero(~right).tolist()
 
     def numbers(self, name: str, rows: slice) -> list[int]:
         """A column of HeaderColumns."""
@@ -182,7 +180,7 @@ class PropertyTexts:
         offsets = self._offsets[mine.start : mine.stop + 1]
         texts = self._joined[offsets[0] : offsets[-1]]
         plain = self._plain is None or all_true(self._plain[mine])
-        return Properties(texts, (offsets - offsets[0]).tolist(), plain)
+        return Properties(texts, offsets - offsets[0], plain)
 
 
 class Properties:
@@ -191,8 +189,8 @@ class Properties:
 
     __slots__ = ("_common", "_offsets", "_rows", "_texts", "_varying", "columns")
 
-    def __init__(self, texts: bytes, offsets: list[int], plain: bool) -> None:
-        """`texts` as PropertyTexts lays them, from `offsets` on, n + 1; `plain`: no value is
+    def __init__(self, texts: bytes, offsets: NDArray[np.int64], plain: bool) -> None:
+        """`texts` as PropertyTexts lays them, from `offsets` on, i8[n + 1]; `plain`: no value is
         empty."""
         self._texts = texts
         self._offsets = offsets
@@ -215,13 +213,12 @@ class Properties:
 
     def _decoded(self) -> list[dict[str, str]]:
         if self.columns is None:
-            begins = [offset + 1 for offset in self._offsets]
+            ends = self._offsets.tolist()
             return [
-                decode_properties(self._texts[begin:end])
-                for begin, end in zip(begins, self._offsets[1:], strict=False)
+                decode_properties(self._texts[begin + 1 : end]) for begin, end in pairwise(ends)
             ]
         # copied, since that costs a third of a dict that is built from pairs
-        found = [self._common.copy() for _ in self._offsets[1:]]
+        found = [self._common.copy() for _ in range(len(self._offsets) - 1)]
         for name, values in self._varying:
             deque(map(setitem, found, repeat(name), values), maxlen=0)
         return found
@@ -234,10 +231,10 @@ class Properties:
         return [None] * (len(self._offsets) - 1) if found is None else found
 
 
-def _columns(texts: bytes, offsets: list[int]) -> dict[str, list[str]] | None:
+def _columns(texts: bytes, offsets: NDArray[np.int64]) -> dict[str, list[str]] | None:
     """The values by name, or None if the texts are not alike. No value is empty."""
     rows = len(offsets) - 1
-    count = texts.count(_PROPERTY_END, 0, offsets[1])
+    count = texts.count(_PROPERTY_END, 0, int(offsets[1]))
     expected = (_NAME_END + (_NAME_END + _PROPERTY_END) * count) * rows
     if texts.translate(None, _OTHERS) != expected:
         return None

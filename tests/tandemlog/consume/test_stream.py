@@ -92,6 +92,36 @@ async def test_a_message_in_hand_is_no_reason_to_deliver_a_paused_queue(
         assert again.queue_offset == 3
 
 
+async def test_a_loop_continues_behind_what_a_poll_has_taken(cluster: FakeCluster) -> None:
+    async with consumer(cluster) as reader, await reader.follow("orders", queues=[0]) as stream:
+        seen = []
+        async for message in stream:
+            seen.append(message.queue_offset)
+            assert stream.positions == {ZERO: len(seen)}
+            if len(seen) % 5 == 1:
+                seen += [each.queue_offset for each in await polled(stream, 2)]
+            if len(seen) >= 48:
+                break
+        assert seen == list(range(len(seen)))
+
+
+async def test_a_loop_is_stopped_behind_the_message_that_the_caller_has(
+    cluster: FakeCluster,
+) -> None:
+    """Something waits for the caller in the middle of a batch; the rest comes when it was done."""
+    async with consumer(cluster) as reader, await reader.follow("orders", queues=[0]) as stream:
+        seen = []
+        follower = stream.follower
+        async for message in stream:
+            assert not follower.interrupted, "the loop went back first"
+            seen.append(message.queue_offset)
+            if message.queue_offset % 7 == 3:
+                follower.interrupt()
+            if len(seen) == 50:
+                break
+        assert seen == list(range(50))
+
+
 async def test_seek(cluster: FakeCluster) -> None:
     later = cluster.log.now_ms + 1
     await fill(cluster, range(100, 104))

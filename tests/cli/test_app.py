@@ -1,10 +1,15 @@
 """The program as a whole: every command has help, and a wrong option is one clear line."""
 
+import gc
 import subprocess
 import sys
+import types
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from tandemlog_server.cli import app
 from tandemlog_server.cli.cluster.verdict import Level
@@ -145,3 +150,22 @@ def test_a_path_that_is_no_utf8_is_shown_escaped(tmp_path: Path) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "caf\\udce9: nothing was changed" in ended.stdout
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_collector_rests_while_a_command_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    meanwhile: list[bool] = []
+
+    def load(_name: str) -> object:
+        meanwhile.append(gc.isenabled())
+        if fails:
+            raise ModuleNotFoundError("numpy")
+        return types.SimpleNamespace(app=typer.Typer(name="up"))
+
+    monkeypatch.setattr("tandemlog_server.cli.app.importlib.import_module", load)
+    command: Any = typer.main.get_command(app.app)
+    with suppress(ModuleNotFoundError, RuntimeError):
+        command.get_command(None, "up")
+    assert (meanwhile, gc.isenabled()) == ([False], True)

@@ -16,8 +16,11 @@ def topics(count: int) -> list[str]:
     return [f"bench-{number:04d}" for number in range(count)]
 
 
-def batches(topic_count: int, records: int, count: int, seed: int = 1) -> list[RecordBatch]:
-    """`count` requests of `records` records each, over all queues of `topic_count` topics."""
+def batches(
+    topic_count: int, records: int, count: int, seed: int = 1, queues: int = QUEUES
+) -> list[RecordBatch]:
+    """`count` requests of `records` records each, over the `queues` queues of each of `topic_count`
+    topics."""
     chooser = random.Random(seed)
     names = topics(topic_count)
     frames = [TopicFrame(name, "127.0.0.1:0") for name in names]
@@ -26,7 +29,7 @@ def batches(topic_count: int, records: int, count: int, seed: int = 1) -> list[R
         entries: dict[tuple[int, int], int] = {}
         framed, indexes = [], []
         for record in range(records):
-            place = chooser.randrange(topic_count), chooser.randrange(QUEUES)
+            place = chooser.randrange(topic_count), chooser.randrange(queues)
             indexes.append(entries.setdefault(place, len(entries)))
             properties = encode_properties(
                 {

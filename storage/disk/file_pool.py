@@ -60,8 +60,10 @@ class FilePool:
             open_files = min(files.open_limit() // 2, MOST_OPEN)
         self._open_files = open_files
         self._lock = threading.Lock()
-        # path -> [descriptor, callers inside]
+        # path -> [descriptor, callers inside]: the longest unused first, and apart from these the
+        # files that wait for an fsync, of which none may be closed
         self._open: OrderedDict[str, list[int]] = OrderedDict()
+        self._unsynced: dict[str, list[int]] = {}
         self._dirty: set[str] = set()
         self._dirty_directories: set[Path] = set()
 
@@ -108,7 +110,7 @@ class FilePool:
                 make_sparse(self.files, self._draft, where, size)
         self._forget(path)  # a descriptor of what was there before
         with self._lock:
-            self._dirty.add(path)
+            self._note_dirty(path)
             self._dirty_directories.update(new)
 
     def shorten(self, path: str, position: int, size: int) -> None:
@@ -123,7 +125,7 @@ class FilePool:
     def mark_dirty(self, path: str) -> None:
         """Something changed the file by other means, through a map: `sync` covers it too."""
         with self._lock:
-            self._dirty.add(path)
+            self._note_dirty(path)
 
     def length(self, path: str) -> int:
         entry = self._acquire(path)
@@ -156,6 +158,8 @@ class FilePool:
             self._crowded = False
             dirty, self._dirty = self._dirty, set()
             directories, self._dirty_directories = self._dirty_directories, set()
+            self._open.update(self._unsynced)
+            self._unsynced.clear()
         try:
             if len(dirty) + len(directories) > SYNC_TOGETHER:
                 self._fsync(self.files.sync_all, self._root)
@@ -169,7 +173,8 @@ class FilePool:
                 directories.discard(directory)
         except OSError:
             with self._lock:
-                self._dirty |= dirty
+                for path in dirty:
+                    self._note_dirty(path)
                 self._dirty_directories |= directories
             raise
 
@@ -179,12 +184,13 @@ class FilePool:
         belong to another file by then."""
         faults = []
         with self._lock:
-            for path in [path for path, entry in self._open.items() if entry[1] == 0]:
-                entry = self._open.pop(path)
-                try:
-                    self.files.close(entry[0])
-                except OSError as error:
-                    faults.append(StoreError(f"{path} could not be closed: {error}"))
+            for opened in (self._open, self._unsynced):
+                for path in [path for path, entry in opened.items() if entry[1] == 0]:
+                    entry = opened.pop(path)
+                    try:
+                        self.files.close(entry[0])
+                    except OSError as error:
+                        faults.append(StoreError(f"{path} could not be closed: {error}"))
         if faults:
             raise faults[0]
 
@@ -220,13 +226,13 @@ class FilePool:
     def _acquire(self, path: str) -> list[int]:
         with self._lock:
             entry = self._open.get(path)
-            if entry is None:
-                entry = [self.files.open(Path(path)), 0]
-                self._open[path] = entry
-                if len(self._open) > self._open_files:
-                    self._close_unused(keep=path)
-            else:
+            if entry is not None:
                 self._open.move_to_end(path)
+            elif (entry := self._unsynced.get(path)) is None:
+                entry = [self.files.open(path), 0]
+                (self._unsynced if path in self._dirty else self._open)[path] = entry
+                if len(self._open) + len(self._unsynced) > self._open_files:
+                    self._close_unused(keep=path)
             entry[1] += 1
             return entry
 
@@ -234,17 +240,24 @@ class FilePool:
         with self._lock:
             if dirty:
                 # after the write: a sync that began before it did not cover it
-                self._dirty.add(path)
+                self._note_dirty(path)
             entry[1] -= 1
-            if entry[1] == 0 and self._open.get(path) is not entry:
+            if entry[1] == 0 and entry is not (self._open.get(path) or self._unsynced.get(path)):
                 self.files.close(entry[0])
 
+    def _note_dirty(self, path: str) -> None:
+        """Caller holds the lock."""
+        self._dirty.add(path)
+        entry = self._open.pop(path, None)
+        if entry is not None:
+            self._unsynced[path] = entry
+
     def _close_unused(self, keep: str) -> None:
-        """Caller holds the lock. If the longest unused all wait for an fsync, more stay open
-        than there should, and the next write begins with one."""
-        while len(self._open) > self._open_files and not self._crowded:
+        """Caller holds the lock. If the others wait for an fsync, one more stays open than there
+        should, and the next write begins with one."""
+        while len(self._open) + len(self._unsynced) > self._open_files:
             for path, entry in islice(self._open.items(), LOOKED_AT):
-                if entry[1] == 0 and path != keep and path not in self._dirty:
+                if entry[1] == 0 and path != keep:
                     break
             else:
                 self._crowded = True
@@ -254,7 +267,7 @@ class FilePool:
 
     def _forget(self, path: str) -> None:
         with self._lock:
-            entry = self._open.pop(path, None)
+            entry = self._open.pop(path, None) or self._unsynced.pop(path, None)
             if entry is not None and entry[1] == 0:
                 self.files.close(entry[0])
 

@@ -56,7 +56,7 @@ class DiskUsage:
 class FileSystem(Protocol):
     """What the store needs of a disk; see the module's rules. Handles are plain ints."""
 
-    def open(self, path: Path, *, create: bool = False, write: bool = True) -> int:
+    def open(self, path: Path | str, *, create: bool = False, write: bool = True) -> int:
         """Open for reading, and with `write` for writing; `create` makes it where missing. Only a
         regular file is opened, nothing that would wait (a FIFO) or has no bytes of its own."""
         ...

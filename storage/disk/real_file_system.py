@@ -36,7 +36,7 @@ _NO_WAIT = getattr(os, "RWF_NOWAIT", 0)  # of Linux
 class RealFileSystem:
     """Linux."""
 
-    def open(self, path: Path, *, create: bool = False, write: bool = True) -> int:
+    def open(self, path: Path | str, *, create: bool = False, write: bool = True) -> int:
         # not blocking: the open of a FIFO would wait for a process at its other end
         flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC | os.O_NONBLOCK
         flags |= os.O_CREAT if create else 0

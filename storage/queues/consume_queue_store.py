@@ -31,6 +31,7 @@ from ..traffic import QueueTraffic
 from .consume_queue import ConsumeQueue
 from .queue_checkpoint import DAMAGED_END, QueueCheckpoint
 from .queue_mender import QueueMender
+from .queue_names import NamedEnds, named
 from .queue_runs import regroup
 from .queue_search import Boundary, search_by_time
 from .queue_table import QueueTable
@@ -70,6 +71,7 @@ class ConsumeQueueStore:
         self._log_minimum = 0
         self._lock = threading.RLock()
         self._flushing = threading.Lock()
+        self._named_ends = NamedEnds(table)
 
     # ---- what the queues hold
 
@@ -315,16 +317,11 @@ class ConsumeQueueStore:
                     break
             least = {dense: floor for dense in damaged if (floor := self.floors.of(dense))}
             ends[list(damaged)] = DAMAGED_END
-            numbers = {dense: int(ends[dense]) for dense in np.flatnonzero(ends).tolist()}
-            return QueueCheckpoint(offset, self.named(numbers), self.named(least))
+            return QueueCheckpoint(offset, self._named_ends.of(ends), named(self._table, least))
 
     def named(self, numbers: Mapping[int, int]) -> dict[str, dict[int, int]]:
         """{topic: {queue id: number}} of dense -> number."""
-        named: dict[str, dict[int, int]] = {}
-        for dense, number in numbers.items():
-            topic, queue_id = self._table.name(dense)
-            named.setdefault(topic, {})[queue_id] = number
-        return named
+        return named(self._table, numbers)
 
     def close(self) -> None:
         """Close all files; what was not flushed is dispatched again at the next open."""

@@ -14,17 +14,17 @@ copies first and then checks whether the units it copied have been spilled meanw
 they have been overwritten. So readers need no lock.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
 from tandemlog.format.files.queue_unit import UNIT_DTYPE, UNIT_SIZE
 
+from ..disk.file_system import Buffer
+
 # Copying opaque cells is three times as fast as copying their three fields.
 CELL = np.dtype(f"V{UNIT_SIZE}")
 
-MEMORY_BYTES = 32 << 20
+MEMORY_BYTES = 64 << 20
 MAX_WIDTH = 1024
 MIN_WIDTH = 16
 MIN_ROWS = 256
@@ -33,12 +33,13 @@ MIN_ROWS = 256
 class TailRows:
     """Rows for `rows` queues of `width` cells; a fixed shape, replaced as a whole to grow."""
 
-    __slots__ = ("_cells", "rows", "width")
+    __slots__ = ("_bytes", "_cells", "rows", "width")
 
     def __init__(self, rows: int, width: int) -> None:
         self.rows = rows
         self.width = width
         self._cells: NDArray[np.void] = np.zeros(rows * width, dtype=CELL)
+        self._bytes = self._cells.view(np.uint8).data
 
     def scatter(
         self, dense: NDArray[np.integer], queue_offsets: NDArray[np.int64], units: NDArray[np.void]
@@ -48,15 +49,16 @@ class TailRows:
         cells += np.multiply(dense, self.width, dtype=np.int64)
         self._cells[cells] = units
 
-    def pieces(self, dense: int, first: int, last: int) -> Iterator[tuple[int, memoryview]]:
-        """(queue offset, bytes) of units first .. last-1, one piece or two; no copy, so they are
-        for writing before the cells are used again."""
-        while first < last:
-            at = first & (self.width - 1)
-            count = min(last - first, self.width - at)
-            start = dense * self.width + at
-            yield first, self._cells[start : start + count].view(np.uint8).data
-            first += count
+    def bytes_of(self, dense: int, first: int, last: int) -> Buffer:
+        """The bytes of units first .. last-1 of a queue, for one write: a row that begins at its
+        start is not copied, so write before its cells are used again."""
+        row = dense * self.width
+        start = row + (first & (self.width - 1))
+        end, beyond = start + last - first, row + self.width
+        if end <= beyond:
+            return self._bytes[start * UNIT_SIZE : end * UNIT_SIZE]
+        head = self._bytes[start * UNIT_SIZE : beyond * UNIT_SIZE]
+        return b"".join((head, self._bytes[row * UNIT_SIZE : (end - self.width) * UNIT_SIZE]))
 
     def copy(self, dense: int, first: int, last: int) -> NDArray[np.void]:
         """Units first .. last-1 of a queue, as UNIT_DTYPE; at most `width` of them."""

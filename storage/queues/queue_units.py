@@ -265,8 +265,7 @@ class QueueUnits:
         with self.file_lock:
             first, end = int(self.spilled[dense]), int(self.ends[dense])
             if first < end:
-                for queue_offset, data in self._rows.pieces(dense, first, end):
-                    self._write(dense, queue_offset, data)
+                self._write(dense, first, self._rows.bytes_of(dense, first, end))
                 self.spilled[dense] = end
 
     # ---- shrinking, inside a Change

@@ -52,6 +52,9 @@ IDLE_S: Final = 1.0
 SAVE_S: Final = 5.0
 RECORD_COST: Final = 1_024
 """Bytes for which a record counts beside its own: checking it takes as long as reading so many."""
+BYTES_PER_WORK_S: Final = 200_000_000
+"""Bytes for which a second of processor time counts: a block whose records lie in thousands of
+queues, each of which has to be opened, takes ten times as long as one with few."""
 MENDING_RATE: Final = 8
 """A file is written again at so many times the rate of the scrub: its damage is known."""
 _END_SIZE: Final = 8
@@ -184,7 +187,7 @@ class Scrubber:
         """Check one block; returns how many seconds to rest. Raises FlushFailedError, after which
         the store is read-only, and OSError of the note."""
         store, plan = self._store, self.plan
-        now_ms = store.clock.now_ms()
+        now_ms, began_s = store.clock.now_ms(), store.clock.thread_time()
         if self._wanted:
             self._wanted = False
             plan.begin_round(now_ms)
@@ -224,7 +227,8 @@ class Scrubber:
         if store.clock.monotonic() >= self._saved_at + SAVE_S:
             self._save()
         cost = judged.end - judged.start + RECORD_COST * max(len(judged.begins), 1)
-        return self._bucket.spend(cost, store.clock.monotonic())
+        work = int(BYTES_PER_WORK_S * (store.clock.thread_time() - began_s))
+        return self._bucket.spend(max(cost, work), store.clock.monotonic())
 
     def _hear_readers(self, begin: int) -> None:
         """What a reader could not read is looked at next, once."""

@@ -143,7 +143,8 @@ class MemoryFiles:
 
     # -- FileSystem
 
-    def open(self, path: Path, *, create: bool = False, write: bool = True) -> int:
+    def open(self, path: Path | str, *, create: bool = False, write: bool = True) -> int:
+        path = Path(path)
         with self._lock:
             self._enter("open", path)
             entries = self._tree.get(path.parent)

@@ -73,6 +73,24 @@ def test_many_writes_between_two_syncs_see_a_failed_one(files: MemoryFiles) -> N
         pool.write(paths[4], 0, b"abc")
 
 
+def test_reads_stay_within_the_limit_while_all_others_wait_for_an_fsync(files: MemoryFiles) -> None:
+    """Else a read of every queue would use up the descriptors of the process before the next
+    checkpoint."""
+    pool = pool_of(files)
+    paths = [f"{ROOT}/t/{queue}/0" for queue in range(9)]
+    for path in paths:
+        pool.create(path, 100)
+    pool.sync()
+    for path in paths[:3]:
+        pool.write(path, 0, b"abc")
+    for path in paths[3:]:
+        assert pool.read(path, 0, 3) == b"\0\0\0"
+        assert files.open_handles <= 4
+    files.lose_write_back(ROOT / "t" / "0" / "0")
+    with pytest.raises(FlushFailedError):
+        pool.sync()
+
+
 def test_a_file_has_its_length_from_the_moment_it_has_its_name(files: MemoryFiles) -> None:
     """A broker does not start, or deletes it, where a queue file has no length."""
     files.make_directory(ROOT.parent / "own")

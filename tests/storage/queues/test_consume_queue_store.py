@@ -49,6 +49,19 @@ def test_a_run_longer_than_a_row_goes_to_its_file_at_once(store: Store) -> None:
     assert store.held(2) == store.expected(2)
 
 
+def test_a_flush_that_finds_nothing_new_names_no_queue_again(store: Store) -> None:
+    store.add(0, 1, 1, 3)
+    store.dispatch()
+    checkpoint = store.queues.flush()
+    assert store.queues.flush().ends is checkpoint.ends
+    store.queues.mark_damaged(1, "test")
+    assert store.queues.flush().ends == {"T": {0: 1, 1: -1, 3: 1}}
+    assert checkpoint.ends == {"T": {0: 1, 1: 2, 3: 1}}
+    store.add(2)
+    store.dispatch(4)
+    assert store.queues.flush().ends == {"T": {0: 1, 1: -1, 2: 1, 3: 1}}
+
+
 def test_flush_answers_what_a_power_failure_leaves(store: Store) -> None:
     store.add(0, 1, 1, 3)
     store.dispatch()

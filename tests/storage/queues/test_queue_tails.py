@@ -36,6 +36,18 @@ def test_a_row_holds_as_many_units_as_it_is_wide() -> None:
     assert rows.copy(1, 103, 111)["physical_offset"].tolist() == offsets[3:11].tolist()
 
 
+def test_the_bytes_of_a_row_are_one_piece_wherever_it_begins() -> None:
+    """One write for each queue: thousands of them are written at each checkpoint."""
+    rows = TailRows(3, 8)
+    for first in range(40, 48):
+        offsets = np.arange(first, first + 8, dtype=np.int64)
+        rows.scatter(np.ones(8, dtype=np.int64), offsets, units(*offsets).view(CELL))
+        for count in range(1, 9):
+            for begin in range(first, first + 9 - count):
+                expected = rows.copy(1, begin, begin + count).tobytes()
+                assert bytes(rows.bytes_of(1, begin, begin + count)) == expected
+
+
 @pytest.mark.parametrize("queues", [0, 1, 255, 256, 257, 4096, 100_000])
 def test_rows_get_narrower_with_more_queues(queues: int) -> None:
     rows = rows_for(queues, 8 << 20)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,13 @@ from tandemlog_server.storage.scrub.block_answers import BlockQuestion, answer
 from tandemlog_server.storage.scrub.log_blocks import LogBlocks
 from tandemlog_server.storage.scrub.log_mending import evidence
 from tandemlog_server.storage.scrub.scrub_plan import RETRY_MS
-from tandemlog_server.storage.scrub.scrubber import IDLE_S, RECORD_COST, PeerError, Scrubber
+from tandemlog_server.storage.scrub.scrubber import (
+    BYTES_PER_WORK_S,
+    IDLE_S,
+    RECORD_COST,
+    PeerError,
+    Scrubber,
+)
 from tandemlog_server.storage.scrub.verdicts import CopyState
 
 OWN = DIRECTORY / "tandemlog"
@@ -313,3 +320,21 @@ def test_the_rate_counts_bytes_and_records(trio: Trio, base: Base) -> None:
     counted = trio.store.confirmed.value + RECORD_COST * len(base.records)
     blanks = counted + 2 * RECORD_COST
     assert counted / 1_000 - 1 <= waited <= blanks / 1_000 + 1
+
+
+def test_a_block_that_takes_much_processor_time_counts_for_more_bytes(
+    trio: Trio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records in thousands of queues: each queue is a file to be opened."""
+    trio.scrubber = Scrubber(
+        trio.store, lambda: (), OWN / "scrub.json", bytes_per_s=1_000_000, interval_ms=DAY
+    )
+    compare = trio.store.reput.compare
+
+    def long_compare(*arguments: Any, **named: Any) -> set[int]:
+        trio.clock.work(0.5)
+        return compare(*arguments, **named)
+
+    monkeypatch.setattr(trio.store.reput, "compare", long_compare)
+    trio.scrubber.begin_round()
+    assert trio.scrubber.step() >= 0.5 * BYTES_PER_WORK_S / 1_000_000 - 2

@@ -5,8 +5,8 @@
     progress    how far the caller is in a queue; seek and a new assignment begin another one, so
                 what a thread still writes to the old one does not count
       delivered    handed to the caller: what a commit by hand saves
-      done         the caller came back for more: what the automatic commit saves, so that a
-                   message whose handling was cut short comes again
+      done         the caller came back for more, or has committed it: what the automatic commit
+                   saves, so that a message whose handling was cut short comes again
     committed   what the group is known to have, by the word of the newest master: one that was
                 elected since may lack the last commits, which are saved again. Until something is
                 delivered, the progress is the offset where reading began, so that a commit saves
@@ -31,13 +31,14 @@ class QueueProgress:
     """How far the caller is in a queue, from a turn on, and where it began. The caller's thread
     sets the offsets, or has a passage count them."""
 
-    __slots__ = ("_delivered", "_done", "_passage", "begun", "since")
+    __slots__ = ("_acknowledged", "_delivered", "_done", "_passage", "begun", "since")
 
     def __init__(self, since: int, offset: int = 0) -> None:
         self.since = since
         self.begun = offset
         self._delivered = offset
         self._done = offset
+        self._acknowledged = 0
         self._passage: Passage | None = None
 
     @property
@@ -53,15 +54,20 @@ class QueueProgress:
 
     @property
     def done(self) -> int:
-        """The last message that passed is still in the caller's hands."""
+        """The last message that passed is still in the caller's hands, unless it was committed."""
         passage = self._passage
         passed = 0 if passage is None else passage.passed
-        return self._done if passage is None or passed < 2 else passage.offsets[passed - 2]
+        done = self._done if passage is None or passed < 2 else passage.offsets[passed - 2]
+        return max(done, self._acknowledged)
 
     @done.setter
     def done(self, offset: int) -> None:
         self.count(None)
         self._done = offset
+
+    def acknowledge(self, offset: int) -> None:
+        """The caller commits up to there by hand: of what it has, that is done."""
+        self._acknowledged = max(self._acknowledged, min(offset, self.delivered))
 
     def count(self, passage: Passage | None) -> None:
         """From now on `passage` says how far the caller is; what the one before said stays."""
@@ -189,6 +195,11 @@ class Progress:
         self._forget_older()
         if epoch == self._epoch:
             self.committed.update(offsets)
+
+    def acknowledge(self, offsets: Mapping[Queue, int]) -> None:
+        """The caller commits these by hand; the automatic commit does not go back behind them."""
+        for queue in offsets.keys() & self._by_queue.keys():
+            self._by_queue[queue].acknowledge(offsets[queue])
 
     def _forget_older(self) -> None:
         newest = self.epoch

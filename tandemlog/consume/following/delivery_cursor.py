@@ -53,11 +53,12 @@ class DeliveryCursor:
         """Begin to deliver a batch; False if it must not be delivered any more, or is empty."""
         batch, turn = fetched
         was_seen, self._was_seen = self._was_seen, False
-        if not len(batch):
-            self._follower.mark_skipped(batch, turn)
-            return False
         queue = batch.queue
         if not self._progress.start_delivery(queue, turn):
+            return False  # nor is an empty one done: messages before it may have been dropped
+        if not len(batch):
+            self._follower.mark_skipped(batch, turn)
+            self._progress.in_hand = None
             return False
         self._batch, self._turn = batch, turn
         self._queue_progress = self._progress.progress_of(queue, turn)

@@ -4,7 +4,7 @@
     commit(message | batch)  up to and with it ──────┼─▶ one at a time ─▶ the master
     every auto_commit_ms     all that is done ───────┘     refused rows: FencedMemberError
 
-One at a time: a slow commit must not arrive after a newer one. A member's commit carries its id and
+One at a time, in their order: a slow commit must not arrive after a newer one. A member's commit carries its id and
 epoch, so that the master refuses the queues that are not its own any more.
 
 Queues that a member has lost are kept with the id and epoch that it had, until the caller comes
@@ -122,26 +122,38 @@ class Commits:
         """Saves, for the group, what `offsets_of` says; raises FencedMemberError for queues that
         the group's master has given to another member, and LogCutError for messages that are not
         in the log any more."""
-        log_term = self._stream.log.log_term  # not newer than the offsets
-        await self._commit_offsets(self.offsets_of(what), log_term, named=what is not None)
+        await self._start(what, told=False)
 
     def commit_soon(self, what: Commit | None = None) -> asyncio.Task[None]:
         """Starts a commit of what `what` means now; where it fails, commit_failed hears of it
         too."""
-        log_term = self._stream.log.log_term
+        return self._start(what, told=True)
+
+    def _start(self, what: Commit | None, *, told: bool) -> asyncio.Task[None]:
+        """Tasks begin in the order in which they were made: so commits are sent in the order in
+        which the caller asked for them. `told`: commit_failed hears of a failure."""
+        log_term = self._stream.log.log_term  # not newer than the offsets
         offsets = self.offsets_of(what)
+        self._acknowledge(offsets)
 
         async def work() -> None:
             try:
                 await self._commit_offsets(offsets, log_term, named=what is not None)
             except TandemlogError as error:
-                self._stream.commit_failed(error, offsets)
+                if told:
+                    self._stream.commit_failed(error, offsets)
                 raise
 
-        task = asyncio.get_running_loop().create_task(work(), name="tandemlog-commit-soon")
+        task = asyncio.get_running_loop().create_task(work(), name="tandemlog-commit")
         self.under_way.add(task)
         task.add_done_callback(self._ended)
         return task
+
+    def _acknowledge(self, offsets: Mapping[Queue, int]) -> None:
+        """What is committed by hand is done, also where the caller has not come back yet."""
+        self._progress.acknowledge(offsets)
+        for queue in offsets.keys() & self._lost.keys():
+            self._lost[queue].progress.acknowledge(offsets[queue])
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self.under_way.discard(task)

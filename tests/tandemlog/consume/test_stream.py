@@ -204,6 +204,34 @@ async def test_commits_of_a_message_a_batch_and_offsets(cluster: FakeCluster) ->
         assert await reader.committed() == {ZERO: 12}
 
 
+@pytest.mark.parametrize("named", [False, True])
+async def test_commits_by_hand_are_saved_in_their_order(cluster: FakeCluster, named: bool) -> None:
+    by_hand = FollowOptions(auto_commit_ms=None)
+    async with (
+        consumer(cluster, group="g", options=by_hand) as reader,
+        await reader.follow("orders", queues=[0]) as stream,
+    ):
+        [first] = await polled(stream, 1)
+        earlier = stream.commit_async(first if named else None)
+        [second] = await polled(stream, 1)
+        await stream.commit(second if named else None)
+        await earlier
+        assert await reader.committed() == {ZERO: 2}
+
+
+@pytest.mark.parametrize("named", [False, True])
+async def test_the_automatic_commit_does_not_go_back_behind_one_by_hand(
+    cluster: FakeCluster, named: bool
+) -> None:
+    async with consumer(cluster, group="g") as reader:
+        async with await reader.follow("orders", queues=[0]) as stream:
+            async for message in stream:
+                if message.queue_offset == 4:
+                    await stream.commit(message if named else None)
+                    break
+        assert await reader.committed() == {ZERO: 5}
+
+
 async def test_a_failed_commit_is_told(cluster: FakeCluster) -> None:
     failed: list[tuple[errors.TandemlogError, dict[Any, int]]] = []
     often = FollowOptions(auto_commit_ms=1)

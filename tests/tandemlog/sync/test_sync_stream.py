@@ -100,6 +100,30 @@ def test_committing_by_hand(cluster: ThreadedCluster) -> None:
                 stream.next_batch(timeout_ms=1)
 
 
+def test_what_a_filter_left_out_behind_dropped_messages_does_not_count_as_read() -> None:
+    """The caller's thread holds two batches and one that the tags have emptied; the queue is paused
+    behind the first message, so the others are dropped, and come again."""
+    with running_cluster() as cluster, Producer(cluster.endpoints) as producer:
+        cluster.log.create_topic("orders", 1)
+        producer.send_many("orders", [Message("orders", b"", tags="a")] * 4)
+        options = FollowOptions(max_messages=2)
+        with (
+            Consumer(cluster.endpoints, options=options) as consumer,
+            consumer.follow("orders", tags="a") as stream,
+        ):
+            wait_until("two batches", lambda: cluster.cluster.master.pulls == 3)
+            producer.send_many("orders", [Message("orders", b"", tags="b")] * 4)
+            wait_until("an empty one", lambda: cluster.cluster.master.pulls == 4)
+            first = stream.poll(10_000)
+            assert first is not None
+            stream.pause([ZERO])
+            assert stream.poll(10) is None
+            assert stream.positions == {ZERO: 1}
+            stream.resume([ZERO])
+            rest = [stream.poll(10_000) for _ in range(3)]
+            assert [each.queue_offset for each in rest if each is not None] == [1, 2, 3]
+
+
 def test_another_thread_wakes_a_reader() -> None:
     with running_cluster() as cluster:
         cluster.log.create_topic("orders", 1)

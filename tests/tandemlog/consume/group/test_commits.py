@@ -144,6 +144,29 @@ async def test_what_the_group_has_is_not_sent_again() -> None:
     assert server.calls == calls
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_what_was_committed_by_hand_is_done(is_lost: bool) -> None:
+    server = Server(turns=0)
+    commits, progress = commits_at(server, ZERO)
+    behind = progress.progress_of(ZERO, progress.turn(ZERO))
+    behind.delivered, behind.done = 7, 6
+    if is_lost:
+        commits.lost(progress.forget([ZERO]), {}, ("former", 1))
+    await commits.commit()
+    await commits.save(progress.done)
+    await commits.save_lost()
+    assert server.offsets == {ZERO: 7}
+    assert behind.done == 7
+    behind.delivered = 9
+    assert behind.done == 7, "the caller has the next ones in its hands"
+
+
+async def test_an_offset_by_hand_beyond_what_was_delivered_makes_nothing_done() -> None:
+    commits, progress = commits_at(Server(turns=0), ZERO)
+    await commits.commit({ZERO: 30})
+    assert progress.done == {ZERO: 0}
+
+
 class CutLog(Of):
     """A stream whose log was cut: it hears of that when it compares its positions; `meanwhile`
     happens to the queue before."""

@@ -2,9 +2,12 @@
 
 For a node alone, and for one with a slave in sync replication, a table of stages at three rates.
 The processes note when something passes (benchmarks/stages); the product has no hooks for it.
-Messages and pacing are those of the waiting times in `make bench-peers`.
+Messages and pacing are those of the waiting times in `make bench-peers`. Then a program that
+computes while it sends, with Python's turns between threads and with short ones.
 """
 
+import json
+import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -28,6 +31,8 @@ SECONDS = 10.0
 GOALS = {"send to acknowledgement": 10.0, "send to the consumer's hand": 20.0}
 """Milliseconds, p99 at the highest rate, of a node alone."""
 TIMEOUT_S = 120.0
+COMPUTING_ROUNDS = 5
+COMPUTING_S = 3.0
 
 
 def run(folder: Path) -> list[Figure]:
@@ -44,7 +49,44 @@ def run(folder: Path) -> list[Figure]:
                     )
                     for way in ways
                 ]  # fmt: skip
-    return figures
+    return figures + computing(folder / "computing")
+
+
+def computing(folder: Path) -> list[Figure]:
+    """A program that computes while it sends, in turns with short turns between its threads and
+    with Python's own."""
+    results: dict[str, list[dict[str, float]]] = {"short": [], "as_is": []}
+    with cluster(folder, 0) as local:
+        endpoint = local.nodes[0].endpoint
+        with Admin(endpoint) as admin:
+            admin.create_topic(TOPIC, queues=QUEUES)
+        for _ in range(COMPUTING_ROUNDS):
+            for turns, found in results.items():
+                program = "benchmarks.stages.computing_client"
+                done = subprocess.run(
+                    [sys.executable, "-m", program, endpoint, TOPIC, turns, str(COMPUTING_S)],
+                    check=True,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    timeout=COMPUTING_S + TIMEOUT_S,
+                )
+                found.append(json.loads(done.stdout))
+
+    def median(turns: str, part: str) -> float:
+        return statistics.median(each[part] for each in results[turns])
+
+    return [
+        Figure(
+            "send to acknowledgement of a program that computes, with short turns",
+            median("short", "ack_ms"), "ms", goal=0.6, reference=median("as_is", "ack_ms"),
+            at_most=True,
+        ),
+        Figure(
+            "what such a program computes in a second of processor time, with short turns",
+            median("short", "steps"), "steps", goal=0.8, reference=median("as_is", "steps"),
+        ),
+    ]  # fmt: skip
 
 
 def measure(

@@ -19,6 +19,7 @@ from tandemlog.errors import TopicExistsError
 from tandemlog.memory import keep_freed_memory
 from tandemlog.produce.producer import AsyncProducer
 from tandemlog.produce.producer_options import ProducerOptions
+from tandemlog.turns import take_short_turns
 
 from ..messages.load import HEAD, Consuming, Load, Measured, Producing
 from ..output.progress import progress_bar
@@ -128,6 +129,7 @@ def bench_command(
         count = DEFAULT_COUNT
     load = Load(topic, size, count, duration, rate, producers, consumers, not no_wait)
     keep_freed_memory()
+    take_short_turns()
 
     connection = connection_options(timeout)
 

@@ -14,6 +14,7 @@ from tandemlog.consume.follow_options import FollowOptions
 from tandemlog.consume.reading.positions import EARLIEST, LATEST, Queue, Start
 from tandemlog.consume.stream import AsyncStream
 from tandemlog.memory import keep_freed_memory
+from tandemlog.turns import take_short_turns
 
 from ..messages.reading import (
     ONLY_WHAT_IS_THERE,
@@ -159,6 +160,7 @@ def pull_command(
         where,
     )
     keep_freed_memory()
+    take_short_turns()
     connection = connection_options(timeout)
     consumer = AsyncConsumer(
         check_endpoints(endpoint),

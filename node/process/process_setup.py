@@ -3,26 +3,25 @@
 import ctypes
 import os
 import signal
-import sys
 
 from tandemlog.memory import keep_freed_memory
+from tandemlog.turns import take_short_turns
 from tandemlog_server.storage.disk.spare_descriptors import SPARES as SPARE_DESCRIPTORS
 
 from .machine_bounds import SPARES, raise_open_files
 from .memory_at_rest import share_one_arena
 
-SWITCH_INTERVAL_S = 0.0005
 _PR_SET_PDEATHSIG = 1
 
 
 def prepare_process() -> None:
     """Short turns between threads, freed memory kept, and as many open files as may be.
 
-    A put must not wait Python's usual 5 ms behind reput; thousands of queues have a file each.
+    A put must not wait for the end of a long turn of reput; thousands of queues have a file each.
     """
     keep_freed_memory()
     share_one_arena()
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    take_short_turns()
     raise_open_files()
     SPARE_DESCRIPTORS.keep(SPARES)
 

@@ -139,7 +139,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "tandemlog": (
         ("delayed", "in_transaction", "lazy", "put_answer_columns"),
-        ("put_answer", "memory", "telemetry", "transport", "unpacking"),
+        ("put_answer", "memory", "telemetry", "transport", "turns", "unpacking"),
         ("message",),
         ("errors",),
         ("archive", "arrow", "cluster", "forks", "hooks", "tracing"),

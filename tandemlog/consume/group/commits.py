@@ -4,8 +4,8 @@
     commit(message | batch)  up to and with it ──────┼─▶ one at a time ─▶ the master
     every auto_commit_ms     all that is done ───────┘     refused rows: FencedMemberError
 
-One at a time, in their order: a slow commit must not arrive after a newer one. A member's commit carries its id and
-epoch, so that the master refuses the queues that are not its own any more.
+One at a time, in their order: a slow commit must not arrive after a newer one. A member's commit
+carries its id and epoch, so that the master refuses the queues that are not its own any more.
 
 Queues that a member has lost are kept with the id and epoch that it had, until the caller comes
 back: what it still does with their messages is committed in the name of the former member. The

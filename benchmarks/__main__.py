@@ -11,8 +11,8 @@ from benchmarks.harness import Figure, bring_in_memory, report
 from benchmarks.scratch import scratch_folder
 
 MODULES = (
-    "append", "produce", "sync_flush", "catch_up", "pull", "restart", "memory", "segments", "live",
-    "failover", "coordination", "secure", "columns", "filters", "importing",
+    "append", "many_topics", "produce", "sync_flush", "catch_up", "pull", "restart", "memory",
+    "segments", "live", "failover", "coordination", "secure", "columns", "filters", "importing",
     "delays", "work", "transactions", "archiving", "cold_reads", "restore", "scrub", "console",
     "waiting_stages",
 )  # fmt: skip

@@ -114,7 +114,10 @@ class FilePool:
             self._dirty_directories.update(new)
 
     def shorten(self, path: str, position: int, size: int) -> None:
-        """Drop everything from `position` on; the file keeps its length `size`, sparse."""
+        """Drop everything from `position` on; the file keeps its length `size`, sparse. Raises as
+        `write` does: after a crash recovery cuts every queue."""
+        if self._crowded:
+            self.sync()
         entry = self._acquire(path)
         try:
             self.files.truncate(entry[0], position)

@@ -91,6 +91,21 @@ def test_reads_stay_within_the_limit_while_all_others_wait_for_an_fsync(files: M
         pool.sync()
 
 
+def test_cuts_of_many_files_stay_within_the_limit(files: MemoryFiles) -> None:
+    """A node with more queues than descriptors could not be opened after kill -9: recovery cuts
+    every queue, and each cut waits for an fsync."""
+    pool = pool_of(files)
+    paths = [f"{ROOT}/t/{queue}/0" for queue in range(9)]
+    for path in paths:
+        pool.create(path, 100)
+        pool.write(path, 50, b"abc")
+    pool.sync()
+    for path in paths:
+        pool.shorten(path, 50, 100)
+        assert files.open_handles <= 4
+    assert [pool.read(path, 50, 3) for path in paths] == [b"\0\0\0"] * 9
+
+
 def test_a_file_has_its_length_from_the_moment_it_has_its_name(files: MemoryFiles) -> None:
     """A broker does not start, or deletes it, where a queue file has no length."""
     files.make_directory(ROOT.parent / "own")

@@ -102,10 +102,10 @@ class DeliveryCursor:
             self._index = len(batch)
             self._queue_progress.delivered = batch.next_offset
             return batch
-        next_offset = batch[most].queue_offset
+        first = batch.first(most)
         self._index = most
-        self._queue_progress.delivered = next_offset
-        return batch.before(next_offset)
+        self._queue_progress.delivered = first.next_offset
+        return first
 
     @property
     def batch(self) -> ReceivedBatch:

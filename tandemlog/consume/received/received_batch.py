@@ -135,6 +135,16 @@ class ReceivedBatch:
             sizes=self.sizes[:count],
         )
 
+    def first(self, count: int) -> "ReceivedBatch":
+        """The first `count` messages, fewer than all: by their number, which a damaged queue offset
+        does not change."""
+        return replace(
+            self,
+            next_offset=min(self.next_offset, self.queue_offsets[count]),
+            records=self.records[: int(self.positions[count])],
+            sizes=self.sizes[:count],
+        )
+
     def behind(self, count: int) -> "ReceivedBatch":
         """The messages after the first `count`."""
         start = int(self.positions[count]) if count < len(self) else len(self.records)

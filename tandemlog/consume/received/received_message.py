@@ -5,7 +5,7 @@ checked with the body, or with the whole record, so the messages around it can b
 """
 
 from datetime import UTC, datetime
-from struct import Struct
+from struct import Struct, error
 from typing import TYPE_CHECKING, Final
 
 from ...errors import BadRecordError
@@ -74,14 +74,19 @@ class ReceivedMessage:
     def body(self) -> bytes:
         """As the producer sent it, decompressed. Read without decoding the rest."""
         at = self._position
-        _, _, crc, *_, sys_flag = _HEAD.unpack_from(self._buffer, at)
-        at += BODY_LENGTH_OFFSET
-        if sys_flag & _IPV6:
-            at += IPV6_EXTRA * (bool(sys_flag & BORN_HOST_IPV6) + bool(sys_flag & STORE_HOST_IPV6))
-        (length,) = _LENGTH.unpack_from(self._buffer, at)
+        try:
+            _, _, crc, *_, sys_flag = _HEAD.unpack_from(self._buffer, at)
+            at += BODY_LENGTH_OFFSET
+            if sys_flag & _IPV6:
+                hosts = bool(sys_flag & BORN_HOST_IPV6) + bool(sys_flag & STORE_HOST_IPV6)
+                at += IPV6_EXTRA * hosts
+            (length,) = _LENGTH.unpack_from(self._buffer, at)
+        except error:
+            return self.record.body  # says what is wrong
         at += _LENGTH.size
         body = bytes(self._buffer[at : at + length]) if length > 0 else b""
-        if len(body) != length or (body and crc32(body) & CRC_MASK != crc):
+        is_inside = at + length <= self._position + self.size
+        if not is_inside or len(body) != length or (body and crc32(body) & CRC_MASK != crc):
             body = self.record.body  # says what is wrong
         return unpacked(sys_flag, body) if sys_flag & COMPRESSED else body
 

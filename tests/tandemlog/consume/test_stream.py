@@ -19,6 +19,7 @@ from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.consume.follow_options import FollowOptions
 from tandemlog.consume.received.received_message import ReceivedMessage
 from tandemlog.consume.stream import AsyncStream
+from tandemlog.format.constants import QUEUE_OFFSET_OFFSET
 from tandemlog.produce.producer import AsyncProducer
 from tandemlog.v1 import common_pb2
 
@@ -181,6 +182,25 @@ async def test_batches_of_at_most_so_many_messages(cluster: FakeCluster) -> None
             assert sizes == [20, 20, 10]
             assert seen == list(range(50))
             assert await stream.poll(0) is None
+
+
+@pytest.mark.parametrize("damaged", [0, 1 << 40])
+async def test_a_damaged_queue_offset_skips_and_repeats_no_message(
+    cluster: FakeCluster, damaged: int
+) -> None:
+    for number in (7, 20, 21):
+        at = cluster.log.queues[ZERO][number]
+        record = bytearray(cluster.log.records[at])
+        record[QUEUE_OFFSET_OFFSET : QUEUE_OFFSET_OFFSET + 8] = damaged.to_bytes(8, "big")
+        cluster.log.records[at] = bytes(record)
+    async with (
+        consumer(cluster) as reader,
+        await reader.follow("orders", queues=[0], until_end=True) as stream,
+    ):
+        seen = []
+        while (batch := await stream.next_batch(max_messages=7)) is not None:
+            seen += [int(message.body) for message in batch]
+        assert seen == list(range(0, 100, 2))
 
 
 async def test_commits_of_a_message_a_batch_and_offsets(cluster: FakeCluster) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tandemlog.consume.received.received_batch import ReceivedBatch
 from tandemlog.consume.received.received_message import ReceivedMessage
-from tandemlog.errors import TandemlogError
+from tandemlog.errors import BadRecordError, TandemlogError
 from tandemlog.format.errors import FormatError
 from tandemlog.format.record.record import encode_record
 from tandemlog.format.record.sys_flag import ZLIB, with_compression
@@ -135,3 +135,13 @@ def test_a_copy_has_the_bytes_of_its_record_alone() -> None:
             assert (other.body, other.raw) == (body, message.raw)
             assert type(other) is ReceivedMessage
     assert len(pickle.dumps(message)) < 400
+
+
+@pytest.mark.parametrize("size", [10, 38, 86, 87])
+def test_of_a_record_that_came_in_part_no_body_is_read_from_the_next_one(size: int) -> None:
+    record = encode_record(topic="t", body=b"", queue_id=0, properties=b"KEYS\x01a\x02")
+    alone = ReceivedMessage(record[:size], 0, size)
+    before_another = ReceivedMessage(record, 0, size)
+    for message in (alone, before_another, copy(alone)):
+        with pytest.raises(BadRecordError):
+            _ = message.body

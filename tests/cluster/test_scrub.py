@@ -1,6 +1,7 @@
 """A flipped bit in the log of a running node: found, fetched from the others, and named."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,14 +36,17 @@ def files_of(node: NodeProcess) -> list[Path]:
 
 
 def scrubbed(running: Running, node: NodeProcess) -> ScrubStatus:
-    """The state of a node after a whole round."""
+    """The state of a node after a whole round that began now: one that was under way before may
+    have passed the place."""
     with tandemlog.Admin(running.endpoints) as admin:
-        rounds = admin.scrub_status(node.node_id).rounds
+        asked_ms = int(time.time() * 1000)
         admin.begin_scrub(node.node_id)
-        wait_until(
-            lambda: f"a round of {node.node_id}: {admin.scrub_status(node.node_id)}",
-            lambda: admin.scrub_status(node.node_id).rounds > rounds,
-        )
+
+        def done() -> bool:
+            status = admin.scrub_status(node.node_id)
+            return status.round_began_ms >= asked_ms and status.round_ended_ms > 0
+
+        wait_until(lambda: f"a round of {node.node_id}: {admin.scrub_status(node.node_id)}", done)
         return admin.scrub_status(node.node_id)
 
 

@@ -60,8 +60,8 @@ class FilePool:
             open_files = min(files.open_limit() // 2, MOST_OPEN)
         self._open_files = open_files
         self._lock = threading.Lock()
-        # path -> [descriptor, callers inside]: the longest unused first, and apart from these the
-        # files that wait for an fsync, of which none may be closed
+        # path -> [descriptor, callers inside]. In _open the file that was unused for longest comes
+        # first and is closed first. Files in _unsynced wait for an fsync and stay open.
         self._open: OrderedDict[str, list[int]] = OrderedDict()
         self._unsynced: dict[str, list[int]] = {}
         self._dirty: set[str] = set()

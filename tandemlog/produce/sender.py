@@ -56,7 +56,7 @@ CROWDED: Final = 2
 CROWDED_LINGER_S: Final = 0.1
 """How long it waits at most."""
 TIMER_STEP_S: Final = 0.001
-"""A timer of an event loop ends up to so much late: epoll counts whole milliseconds."""
+"""How late a timer of an event loop may be: epoll counts whole milliseconds and rounds up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +85,9 @@ def linger_for(seconds: float, in_flight: int) -> float:
 
 
 def due_after(linger: float) -> float:
-    """How long after its first message a batch is due that lingers for so many seconds: a step of
-    the timer sooner, so that it goes out when the linger ends, and not up to a step behind that. Of
-    a short linger it is a fifth at most."""
+    """Seconds from a batch's first message until the batch is due: a step of the timer less than
+    `linger`, so that the batch goes out when the linger ends and not up to a step later. A linger
+    below 5 ms loses a fifth."""
     return linger - min(TIMER_STEP_S, linger / 5)
 
 

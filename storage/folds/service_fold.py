@@ -101,7 +101,9 @@ class ServiceFold(ABC):
             if batch.end <= self.next_offset:
                 return []
             offsets = batch.columns.physical_offset
-            first = int(offsets.searchsorted(self.next_offset))
+            first = 0
+            if batch.start < self.next_offset:
+                first = int(offsets.searchsorted(self.next_offset))
             before = self.changes
             faults = self._take(batch, first)
             self.next_offset = batch.end

@@ -48,8 +48,11 @@ class RecentStarts:
                 pieces.append(starts)
         if not pieces:
             return _NONE
-        starts_there = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-        return starts_there[slice(*np.searchsorted(starts_there, (start, end)))]
+        there = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        # dispatch mostly asks for whole requests: then there is nothing to search
+        first = 0 if there[0] >= start else int(there.searchsorted(start))
+        last = len(there) if there[-1] < end else int(there.searchsorted(end))
+        return there[first:last]
 
     def clear(self) -> None:
         """The log was cut, or is another one."""

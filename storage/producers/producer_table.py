@@ -202,7 +202,7 @@ class ProducerTable:
             if end_offset <= self.next_offset:
                 return []
             now, count = self._monotonic(), len(physical_offset)
-            first = int(np.searchsorted(physical_offset, self.next_offset))
+            first = int(physical_offset.searchsorted(self.next_offset))
             parsed, faults = _parsed([each for each in marks if each[0] >= first], physical_offset)
             columns = _Columns(physical_offset, size, store_timestamp)
             if self._open is not None and first < count:

@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tandemlog.format.arrays.ragged import all_true
 from tandemlog.format.files.queue_unit import UNIT_SIZE
 
 from ..disk.file_pool import FilePool
@@ -468,7 +469,7 @@ class ConsumeQueueStore:
         if self.mender.damaged:
             next_in_queue &= ~self.mender.needs_append(runs.queues, remake)
         grown = next_in_queue
-        if not next_in_queue.all():
+        if not all_true(next_in_queue):
             grown = next_in_queue.copy()
             for run in np.flatnonzero(~next_in_queue).tolist():
                 grown[run] = self.mender.append(runs, run, remake)
@@ -477,7 +478,7 @@ class ConsumeQueueStore:
         self._units.scatter(runs, self._units.make_room(runs, next_in_queue))
         if self.traffic.counts_puts and not remake:
             self.traffic.count_put(runs.queues, runs.counts, runs.sizes, runs.record_sizes)
-        return runs.queues if grown.all() else runs.queues[grown]
+        return runs.queues if all_true(grown) else runs.queues[grown]
 
     def _find_minimum(self, dense: int, log_minimum: int) -> int:
         while True:

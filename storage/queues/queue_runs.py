@@ -18,7 +18,6 @@ from tandemlog.format.files.queue_unit import UNIT_DTYPE
 from .queue_tails import CELL
 
 _RADIX_KEYS = 1 << 16
-_FIRST = np.zeros(1, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +53,19 @@ def regroup(
     dense i8[n]: indexes >= 0; queue_offsets i8[n]; units UNIT_DTYPE[n].
     """
     keys: NDArray[np.integer] = dense
-    if int(dense.max()) < _RADIX_KEYS:
+    if int(np.maximum.reduce(dense)) < _RADIX_KEYS:
         keys = dense.astype(np.uint16)
     order = keys.argsort(kind="stable")
     keys = keys[order]
     offsets = np.asarray(queue_offsets, dtype=np.int64)[order]
-    breaks = (keys[1:] != keys[:-1]).nonzero()[0] + 1
-    bounds = np.concatenate((_FIRST, breaks, np.array([len(keys)])))
+    lasts = (keys[1:] != keys[:-1]).nonzero()[0]
+    bounds = np.empty(len(lasts) + 2, np.int64)
+    bounds[0], bounds[-1] = 0, len(keys)
+    np.add(lasts, 1, out=bounds[1:-1])
     starts, counts = bounds[:-1], bounds[1:] - bounds[:-1]
     contiguous = np.ones(len(starts), dtype=np.bool_)
     steps = offsets[1:] - offsets[:-1]
-    steps[breaks - 1] = 1
+    steps[lasts] = 1
     gaps = (steps != 1).nonzero()[0]
     if len(gaps):
         contiguous[np.searchsorted(starts, gaps, side="right") - 1] = False

@@ -233,7 +233,7 @@ def register_queues(table: QueueTable, units: UnitColumns) -> NDArray[np.int64]:
     """i8[d]: the queue of each unit, new ones where they have none. Raises CorruptStoreError for a
     queue that cannot be."""
     dense = table.dense(units.topics, units.topic_index, units.queue_id)
-    unknown = np.flatnonzero(dense < 0)
+    unknown = (dense < 0).nonzero()[0]
     if not len(unknown):
         return dense
     queue_ids = units.queue_id[unknown].astype(np.int64)

@@ -18,6 +18,7 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
+from tandemlog.format.arrays.ragged import all_true
 from tandemlog.format.files.queue_unit import PRE_BLANK, PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE
 
 from ..disk.disk_space import RoomForUnits
@@ -202,7 +203,7 @@ class QueueUnits:
         after = runs.first + runs.counts
         full = chosen & (after - self.spilled[runs.queues] > self._rows.width)
         fitting = chosen
-        for run in np.flatnonzero(full).tolist():
+        for run in full.nonzero()[0].tolist():
             if int(runs.counts[run]) <= self._rows.width:
                 self.spill(int(runs.queues[run]))
             else:
@@ -213,7 +214,7 @@ class QueueUnits:
 
     def scatter(self, runs: QueueRuns, chosen: NDArray[np.bool_]) -> None:
         """Append the chosen runs in memory; make_room came before."""
-        if chosen.all():
+        if all_true(chosen):
             self._rows.scatter(runs.dense, runs.offsets, runs.cells)
             queues, starts, counts, first = runs.queues, runs.starts, runs.counts, runs.first
         else:

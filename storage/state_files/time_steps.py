@@ -59,8 +59,10 @@ class TimeSteps:
         """Columns of the next records in the log's order; at least one."""
         newest, self._newest = self._newest, int(store_timestamp[-1])
         # one comparison for a batch in which time only goes forward
-        before = np.concatenate(([newest], store_timestamp[:-1]))
-        rows = np.flatnonzero(store_timestamp < before - LEAST_MS)
+        least = np.empty(len(store_timestamp), np.int64)
+        least[0] = newest - LEAST_MS
+        np.subtract(store_timestamp[:-1], LEAST_MS, out=least[1:])
+        rows = (store_timestamp < least).nonzero()[0]
         if not len(rows):
             return
         steps = (int(physical_offset[row]) for row in rows)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from .ragged import (
     WORD,
+    all_true,
     blank_padding,
     counting,
     gather_rows,
@@ -36,6 +37,9 @@ def distinct_slices(
     first_of = np.empty(len(starts), np.int64)
     for rows, width, equal in length_classes(lengths):
         words = _as_words(data, starts[rows], lengths[rows], width, equal)
+        if isinstance(rows, slice) and equal and all_true(words == words[:, :1]):
+            # as all records of one topic are
+            return np.zeros(1, np.int64), np.zeros(len(starts), np.int64)
         first_of[rows] = row_numbers(rows, len(starts))[_first_equal(words)]
     return _numbered(first_of)
 
@@ -47,9 +51,9 @@ def distinct_pairs(
     count = len(major)
     if not count:
         return _numbered(major)
-    low, high = int(minor.min()), int(minor.max())
+    low, high = int(np.minimum.reduce(minor)), int(np.maximum.reduce(minor))
     width = high - low + 1
-    slots = (int(major.max()) + 1) * width
+    slots = (int(np.maximum.reduce(major)) + 1) * width
     if slots > _MAX_DIRECT_SLOTS + 2 * count:
         return _numbered(_first_equal(np.stack((major, minor)).view(np.uint64)))
     # Small numbers need no hash: each pair has a slot of its own.
@@ -101,7 +105,7 @@ def _first_equal(words: NDArray[np.uint64]) -> NDArray[np.int64]:
     equal = words[0] == words[0][result]
     for column in words[1:]:
         equal &= column == column[result]
-    if not equal.all():
+    if not all_true(equal):
         _resolve_others(words, hashes, table, result, (~equal).nonzero()[0])
     return result
 

@@ -13,6 +13,7 @@ All this is for ASCII, where a byte is a UTF-16 unit. Other strings take the pla
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -65,13 +66,19 @@ class HashedStrings:
 
     def followed_by(self, text: str) -> NDArray[np.int32]:
         """Of the texts that begin with string i and end in `text`, the same for all."""
-        power = np.uint32(pow(_BASE, len(text.encode("utf-16-be")) // 2, 1 << 32))
-        whole: NDArray[np.uint32] = self.hashes * power + np.uint32(java_hash(text) & _MASK)
+        power, hashed = _following(text)
+        whole: NDArray[np.uint32] = self.hashes * power + hashed
         return whole.view(np.int32)
 
     def take(self, rows: NDArray[Any]) -> "HashedStrings":
         """Those of the given rows (indexes or a mask)."""
         return HashedStrings(self.hashes[rows], self.powers[rows])
+
+
+@lru_cache(maxsize=64)
+def _following(text: str) -> tuple[np.uint32, np.uint32]:
+    power = pow(_BASE, len(text.encode("utf-16-be")) // 2, 1 << 32)
+    return np.uint32(power), np.uint32(java_hash(text) & _MASK)
 
 
 def hash_strings(
@@ -91,7 +98,7 @@ def hash_strings(
         products = hash_rows(text.astype(np.uint32))
         result.hashes[rows] = products if equal else products * inverses[width - mine]
         result.powers[rows] = powers[width] if equal else powers[mine]
-        if int(text.max()) >= 0x80:
+        if int(np.maximum.reduce(text, axis=None)) >= 0x80:
             _hash_plainly(result, text, mine, row_numbers(rows, count))
     return result
 
@@ -99,14 +106,18 @@ def hash_strings(
 def hash_rows(text: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """The hashes, u4[n], of ASCII strings that are all as long as the rows of u4[n, width]."""
     width = text.shape[1]
-    weights = _powers_up_to(width)[0][width - 1 :: -1].copy()
-    hashes: NDArray[np.uint32] = np.einsum("ij,j->i", text, weights)
+    hashes: NDArray[np.uint32] = np.einsum("ij,j->i", text, _weights(width))
     return hashes
 
 
+@lru_cache(maxsize=256)
+def _weights(width: int) -> NDArray[np.uint32]:
+    return _powers_up_to(width)[0][width - 1 :: -1].copy()
+
+
 def powers_of(lengths: NDArray[np.int64]) -> NDArray[np.uint32]:
-    """u4[n]: 31 to each length, the powers of ASCII strings."""
-    longest = int(lengths.max(initial=0))
+    """31 to each length, the powers of ASCII strings, in an array of the same shape."""
+    longest = int(np.maximum.reduce(lengths, axis=None, initial=0))
     return _powers_up_to(longest + 1)[0].take(lengths)
 
 

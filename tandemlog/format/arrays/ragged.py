@@ -50,7 +50,12 @@ def byte_array(buffer: Buffer) -> NDArray[np.uint8]:
 def windows(data: NDArray[np.uint8], width: int) -> NDArray[np.void]:
     """Every `width` bytes of `data`, overlapping: void items, one for each position at which a
     whole window fits. `data` must be contiguous and at least `width` long, `width` above 0."""
-    return np.ndarray((len(data) - width + 1,), np.dtype(f"V{width}"), data, 0, (1,))
+    return np.ndarray((len(data) - width + 1,), _item(width), data, 0, (1,))
+
+
+@lru_cache(maxsize=256)
+def _item(width: int) -> np.dtype[np.void]:
+    return np.dtype((np.void, width))
 
 
 def gather_rows(
@@ -61,7 +66,7 @@ def gather_rows(
     if len(starts) == 0:
         return np.zeros((0, width), np.uint8)
     last = len(data) - width
-    if last >= 0 and int(starts.max()) <= last:
+    if last >= 0 and int(np.maximum.reduce(starts)) <= last:
         return windows(data, width)[starts].view(np.uint8).reshape(-1, width)
     # The few rows that reach past the end are read from a padded copy of the last bytes.
     tail_start = max(last + 1, 0)
@@ -94,8 +99,9 @@ def length_classes(lengths: NDArray[np.int64]) -> Iterator[LengthClass]:
     pending: list[tuple[Rows, NDArray[np.int64]]] = [(everything, lengths)]
     while pending:
         rows, mine = pending.pop()
-        width = int(mine.max())
-        total = int(mine.sum())
+        # the methods max and sum take twice as long for few rows: they are Python functions
+        width = int(np.maximum.reduce(mine))
+        total = int(np.add.reduce(mine))
         waste = width * len(mine) - total
         if waste <= max(total, _ALWAYS_ALLOWED_WASTE):
             yield LengthClass(rows, width, waste == 0)
@@ -181,7 +187,7 @@ def copy_slices(
     """
     if len(lengths) == 0:
         return
-    shortest, longest = int(lengths.min()), int(lengths.max())
+    shortest, longest = int(np.minimum.reduce(lengths)), int(np.maximum.reduce(lengths))
     if longest >= LONG_SLICE:
         _copy_long_slices(source, source_starts, target, target_starts, lengths)
         return

@@ -15,14 +15,13 @@ schedule topic the tags code is the time of delivery.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays.grouping import distinct_pairs, distinct_slices, stable_order
-from ..arrays.java_hash_columns import HashedStrings, hash_strings, powers_of
+from ..arrays.java_hash_columns import HashedStrings, hash_strings
 from ..arrays.ragged import Buffer, all_true, byte_array, compact, counting, offsets_of
 from ..constants import (
     DELAY,
@@ -48,6 +47,8 @@ from .headers import HeaderColumns, gather_headers
 from .light_queues import light_queues
 from .property_columns import ValueColumn, split_keys_columns
 from .property_layouts import HashedProperties, find_properties, hash_properties
+
+_FEW_TOPICS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,14 +161,13 @@ def dispatch_columns(
     transaction_type = headers.sys_flag & TRANSACTION_MASK
     found = _properties(data, headers, index)
     tags, (marks, light) = found.columns[0], found.columns[-2:]
-    hashed_tags = found.strings(data, 0)
-    codes = hashed_tags.java_hashes().astype(np.int64)
+    codes = found.hashes[0].view(np.int32).astype(np.int64)
     if SCHEDULE_TOPIC in topics:
         _set_delivery_times(codes, data, headers, topics, topic_index, tags, delay_levels)
     if index:
         indexed = transaction_type != TRANSACTION_ROLLBACK
         key_hash, entry_record = _index_entries(
-            data, hashed_topics, topic_index, indexed, found, hashed_tags if index_tags else None
+            data, hashed_topics, topic_index, indexed, found, index_tags
         )
     else:
         key_hash, entry_record = np.empty(0, np.int32), np.empty(0, np.int32)
@@ -209,7 +209,7 @@ def in_own_queue(sys_flag: NDArray[np.int32]) -> NDArray[np.bool_]:
 def unit_columns(columns: DispatchColumns) -> UnitColumns:
     """All units of the records, those of light queues behind the record's own."""
     parts = columns.topic_index, columns.queue_id, columns.queue_offset, columns.units
-    if not columns.dispatch_mask.all():
+    if not all_true(columns.dispatch_mask):
         rows = columns.dispatch_mask.nonzero()[0]
         parts = parts[0][rows], parts[1][rows], parts[2][rows], parts[3][rows]
     if not columns.light:
@@ -268,17 +268,18 @@ def _topics(
 def _texts(
     data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> list[str]:
-    # Each with the byte behind it, which becomes a zero: to split there is a loop less.
-    flat, offsets = compact(data, starts, lengths + 1)
-    flat[offsets[1:] - 1] = 0
-    joined = flat.tobytes()
-    if joined.isascii():
-        texts = joined.decode("ascii").split("\0")
-        if len(texts) == len(offsets):  # no topic has a zero of its own
-            return texts[:-1]
+    if len(starts) > _FEW_TOPICS:
+        # Each with the byte behind it, which becomes a zero: to split there is a loop less.
+        flat, offsets = compact(data, starts, lengths + 1)
+        flat[offsets[1:] - 1] = 0
+        joined = flat.tobytes()
+        if joined.isascii():
+            texts = joined.decode("ascii").split("\0")
+            if len(texts) == len(offsets):  # no topic has a zero of its own
+                return texts[:-1]
     return [
-        joined[begin : end - 1].decode("utf-8", "replace")
-        for begin, end in pairwise(offsets.tolist())
+        data[start : start + length].tobytes().decode("utf-8", "replace")
+        for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)
     ]
 
 
@@ -327,70 +328,45 @@ def _index_entries(
     topic_index: NDArray[np.int64],
     indexed: NDArray[np.bool_],
     found: HashedProperties,
-    hashed_tags: HashedStrings | None,
+    index_tags: bool,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Hash and record of every entry: for each record UNIQ_KEY, the KEYS, the tag."""
-    (_, tag_lengths), (key_starts, key_lengths), (_, uniq_lengths), _, _ = found.columns
     seeds = topics.followed_by("#")[topic_index]
-    lists = [_ending(seeds, found.strings(data, 2), indexed & (uniq_lengths > 0))]
-    have_keys = indexed & (key_lengths > 0)
-    # What is hashed has no space: it is one key.
-    one_key = have_keys & found.hashed
-    lists.append(_ending(seeds, HashedStrings(found.hashes[1], powers_of(key_lengths)), one_key))
-    rows = (have_keys & ~found.hashed).nonzero()[0]
-    if len(rows):
-        piece_of, starts, lengths = split_keys_columns(data, key_starts[rows], key_lengths[rows])
-        piece_rows = rows[piece_of]
-        pieces = hash_strings(data, starts, lengths)
-        lists.append((piece_rows, pieces.continued(seeds[piece_rows])))
-    if hashed_tags is not None:
-        tag_seeds = topics.followed_by("#T#")[topic_index]
-        lists.append(_ending(tag_seeds, hashed_tags, indexed & (tag_lengths > 0)))
-    filled = [each for each in lists if len(each[0])]
-    text_hash, record = _merged(filled or lists[:1], len(topic_index))
+    text_hash = np.empty(found.hashes.shape, np.uint32)
+    text_hash[:] = seeds.view(np.uint32)
+    text_hash[0] = topics.followed_by("#T#").view(np.uint32)[topic_index]
+    text_hash *= found.powers
+    text_hash += found.hashes
+    has_entry = found.lengths[: len(text_hash)] > 0
+    if not all_true(indexed):
+        has_entry &= indexed
+    split = np.empty(0, np.int64)
+    if not all_true(found.spaceless):
+        # these may be several keys
+        split = (has_entry[1] & ~found.spaceless).nonzero()[0]
+        has_entry[1, split] = False
+    if not index_tags:
+        text_hash, has_entry = text_hash[1:], has_entry[1:]
+    # by names they are TAGS, KEYS, UNIQ_KEY; by records the other way round
+    width = len(has_entry)
+    hashes = text_hash[::-1].T.reshape(-1).view(np.int32)
+    if all_true(has_entry):
+        records = np.repeat(counting(len(topic_index)).astype(np.int32), width)
+    else:
+        places = has_entry[::-1].T.reshape(-1).nonzero()[0]
+        hashes = hashes[places]
+        if len(split):
+            piece_of, starts, lengths = split_keys_columns(
+                data, found.starts[1, split], found.lengths[1, split]
+            )
+            owners = split[piece_of]
+            pieces = hash_strings(data, starts, lengths).continued(seeds[owners])
+            places = np.concatenate((places, owners * width + 1))
+            order = stable_order(places, len(topic_index) * width)
+            hashes, places = np.concatenate((hashes, pieces))[order], places[order]
+        records = (places // width).astype(np.int32)
     # The absolute value of -2**31 has no form in 32 bits; RocketMQ takes 0.
-    return np.maximum(np.abs(text_hash), 0), record
-
-
-def _ending(
-    seeds: NDArray[np.int32], strings: HashedStrings, chosen: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Of the chosen rows: which, and the hash of the text that continues with the row's string."""
-    if all_true(chosen):
-        return counting(len(chosen)), strings.continued(seeds)
-    rows = chosen.nonzero()[0]
-    return rows, strings.take(rows).continued(seeds[rows])
-
-
-def _merged(
-    lists: Sequence[tuple[NDArray[np.int64], NDArray[np.int32]]], count: int
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Lists of (owner, value), each ascending by owner, as one: by owner, then list."""
-    everyone = counting(count)
-    if all(len(owners) == count and (owners == everyone).all() for owners, _ in lists):
-        whole = np.stack([values for _, values in lists], axis=1).reshape(-1)
-        return whole, np.repeat(everyone.astype(np.int32), len(lists))
-    amounts = [np.bincount(owners, minlength=count) for owners, _ in lists]
-    ends = np.cumsum(sum(amounts))
-    merged = np.empty(int(ends[-1]) if count else 0, np.int32)
-    owner_of = np.empty_like(merged)
-    # From the last list to the first, each takes the places in front of what is there.
-    for (owners, values), amount in zip(reversed(lists), reversed(amounts), strict=True):
-        ends -= amount
-        places = ends[owners]
-        if len(owners) > 1 and int(amount.max()) > 1:
-            places += _ranks(owners)
-        merged[places] = values
-        owner_of[places] = owners
-    return merged, owner_of
-
-
-def _ranks(owners: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For ascending owners: the number of each thing among its owner's."""
-    numbers = counting(len(owners))
-    begins = np.zeros(len(owners), np.int64)
-    begins[1:] = numbers[1:] * (owners[1:] != owners[:-1])
-    return numbers - np.maximum.accumulate(begins)
+    return np.maximum(np.abs(hashes), 0), records
 
 
 def _units(headers: HeaderColumns, codes: NDArray[np.int64]) -> NDArray[np.void]:
@@ -420,7 +396,7 @@ def _light(
     names: ValueColumn,
 ) -> list[tuple[int, str, int, int]]:
     """The units in light queues. Few stores have any: a plain loop."""
-    rows = (names[1] > 0).nonzero()[0]
+    rows = names[1].nonzero()[0]
     if not len(rows):
         return []
     numbers, real_topics = find_properties(

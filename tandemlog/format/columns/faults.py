@@ -48,7 +48,7 @@ def find_fault(
     good = headers.well_formed
     if base_offset is not None:
         good = good & (headers.physical_offset == headers.positions + base_offset)
-    index = first_true(~good)
+    index = -1 if all_true(good) else int(good.argmin())
     if check_crc:
         checked = headers if index < 0 else headers.head(index)
         bad_crc = first_bad_crc(buffer, checked.body_start, checked.body_length, checked.body_crc)

@@ -189,13 +189,17 @@ def gather_headers(
     A record outside the buffer, or too short to be one, is not well_formed; nothing is raised.
     """
     data = byte_array(buffer)
-    wide = sizes.astype(np.int64)
-    inside = (positions >= 0) & (wide >= MIN_RECORD_SIZE)
-    inside &= positions + wide <= len(data)
-    if all_true(inside):
-        return _gather(data, positions, wide)
+    wide = sizes.astype(np.int64, copy=False)
+    ends = positions + wide
+    if not len(positions) or (
+        int(np.minimum.reduce(positions)) >= 0
+        and int(np.minimum.reduce(wide)) >= MIN_RECORD_SIZE
+        and int(np.maximum.reduce(ends)) <= len(data)
+    ):
+        return _gather(data, positions, wide, ends)
+    inside = (positions >= 0) & (wide >= MIN_RECORD_SIZE) & (ends <= len(data))
     usable = inside.nonzero()[0]
-    part = _gather(data, positions[usable], wide[usable])
+    part = _gather(data, positions[usable], wide[usable], ends[usable])
     columns: list[NDArray[Any]] = [positions, wide]
     for name in list(HeaderColumns.__dataclass_fields__)[2:]:
         column = getattr(part, name)
@@ -206,7 +210,10 @@ def gather_headers(
 
 
 def _gather(
-    data: NDArray[np.uint8], positions: NDArray[np.int64], sizes: NDArray[np.int64]
+    data: NDArray[np.uint8],
+    positions: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    ends: NDArray[np.int64],
 ) -> HeaderColumns:
     """gather_headers for records that lie inside the buffer and are long enough."""
     if len(positions) == 0:
@@ -219,7 +226,6 @@ def _gather(
             *(nothing for _ in range(6)),
         )
     fixed = windows(data, FIXED_SIZE)[positions].view(HEADER_DTYPE)
-    ends = positions + sizes
     header_sizes, long_enough = _read_ipv6_headers(data, positions, sizes, fixed)
     magic = _native_words(fixed, "magic")
     well_formed = magic == _MAGIC_V1
@@ -228,7 +234,8 @@ def _gather(
         version_2 = magic == _MAGIC_V2
         well_formed |= version_2
     well_formed &= fixed["size"].astype(np.int64) == sizes
-    well_formed &= long_enough
+    if long_enough is not None:
+        well_formed &= long_enough
 
     body_start = positions + header_sizes
     # What is left for the body: all but the two length fields behind it.
@@ -300,11 +307,11 @@ def _read_ipv6_headers(
     positions: NDArray[np.int64],
     sizes: NDArray[np.int64],
     fixed: NDArray[np.void],
-) -> tuple[NDArray[np.int64] | int, NDArray[np.bool_] | bool]:
-    """Bytes of each header, and which records are long enough for theirs; reads the headers
-    with an IPv6 host into `fixed` again, by their own layout."""
+) -> tuple[NDArray[np.int64] | int, NDArray[np.bool_] | None]:
+    """Bytes of each header, and which records are long enough for theirs, None for all; reads the
+    headers with an IPv6 host into `fixed` again, by their own layout."""
     if none_true(_native_words(fixed, "sys_flag") & _HOST_BITS_IN_PLACE):
-        return FIXED_SIZE, True
+        return FIXED_SIZE, None
     host_bits = fixed["sys_flag"].astype(np.int32) & _HOST_BITS
     header_sizes = np.full(len(positions), FIXED_SIZE, np.int64)
     long_enough = np.ones(len(positions), np.bool_)

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays.java_hash_columns import HashedStrings, hash_rows, hash_strings, powers_of
+from ..arrays.java_hash_columns import hash_rows, hash_strings, powers_of
 from ..arrays.ragged import (
     WORD,
     Buffer,
@@ -38,6 +38,7 @@ _CELLS: Final = 1 << 18
 _LONGEST: Final = 1024
 _LEAST_ROWS: Final = 24
 """Fewer rows of a length are not worth a layout, and fewer rows at all no array operation."""
+_FEW_ROWS: Final = 256
 _LEAST_SHARE: Final = 16
 _MOST_LAYOUTS: Final = 8
 _NONE: Final = np.zeros(0, np.bool_)
@@ -50,31 +51,27 @@ _SEPARATORS: Final = bytes(_MARK if byte in (NAME_END, PROPERTY_END) else 0 for 
 
 _Place = tuple[int, int]
 """Where a value begins in its string, and its length; never 0."""
+_NOWHERE: Final = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class HashedProperties:
     """The values of names in n strings, and the hashes of some.
 
-    columns   for each name what search_properties answers
-    hashes    u4[names, n]  of the values of the first names, as many as were asked for
-    hashed    bool[n]  in which strings these are: there all are ASCII, and none has a space
+    starts, lengths   i8[names, n]   as search_properties answers them
+    hashes, powers    u4[wanted, n]  of the values of the first names, as HashedStrings has them
+    spaceless         bool[n]  in which strings it is known that no such value has a space
     """
 
-    columns: list[ValueColumn]
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
     hashes: NDArray[np.uint32]
-    hashed: NDArray[np.bool_]
+    powers: NDArray[np.uint32]
+    spaceless: NDArray[np.bool_]
 
-    def strings(self, buffer: Buffer, name: int) -> HashedStrings:
-        """All values of a name, when those that are not yet hashed are."""
-        starts, lengths = self.columns[name]
-        result = HashedStrings(self.hashes[name], powers_of(lengths))
-        if not all_true(self.hashed):
-            rest = (~self.hashed).nonzero()[0]
-            others = hash_strings(buffer, starts[rest], lengths[rest])
-            result.hashes[rest] = others.hashes
-            result.powers[rest] = others.powers
-        return result
+    @property
+    def columns(self) -> list[ValueColumn]:
+        return list(zip(self.starts, self.lengths, strict=True))
 
 
 def find_properties(
@@ -95,8 +92,8 @@ def hash_properties(
     names: Sequence[bytes],
     wanted: int,
 ) -> HashedProperties:
-    """find_properties, and the values of the first `wanted` names hashed where that is cheap: in
-    strings of one layout, while they are in the cache, as rows of one width."""
+    """find_properties, and the values of the first `wanted` names hashed: in strings of one layout
+    while they are in the cache, as rows of one width."""
     count = len(starts)
     data = byte_array(buffer)
     layouts: list[_Layout] = []
@@ -124,15 +121,41 @@ def hash_properties(
                 for mine, place in zip(hashes, places, strict=True):
                     if place is not None:
                         mine[piece] = hash_rows(wide[:, place[0] : sum(place)])
-    columns = _columns_of(layouts, layout_of, starts, len(names))
-    left = (layout_of == 0).nonzero()[0]
+    spaceless = hashed.copy()
+    value_starts, value_lengths = _places_of(layouts, layout_of, starts, len(names))
+    left = counting(count) if not layouts else (layout_of == 0).nonzero()[0]
     if len(left) < _LEAST_ROWS:
-        _take_few_apart(data, starts, lengths, names, left, columns)
+        spaceless[left] = _take_few_apart(
+            data, starts, lengths, names, wanted, left, (value_starts, value_lengths)
+        )
     else:
         found = search_properties(data, starts[left], lengths[left], names)
-        for whole, part in zip(columns, found, strict=True):
-            whole[0][left], whole[1][left] = part
-    return HashedProperties(columns, hashes, hashed)
+        for name, (part_starts, part_lengths) in enumerate(found):
+            value_starts[name, left], value_lengths[name, left] = part_starts, part_lengths
+    powers = powers_of(value_lengths[:wanted])
+    if wanted and not all_true(hashed):
+        _hash_rest(data, value_starts, value_lengths, (~hashed).nonzero()[0], hashes, powers)
+    return HashedProperties(value_starts, value_lengths, hashes, powers, spaceless)
+
+
+def _hash_rest(
+    data: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    hashes: NDArray[np.uint32],
+    powers: NDArray[np.uint32],
+) -> None:
+    """Hashes and powers of these rows' values. Those of all names together where they are few:
+    there the number of calls counts, and with many the padding of all to one width."""
+    wanted = len(hashes)
+    step = wanted if len(rows) < _FEW_ROWS else 1
+    for first in range(0, wanted, step):
+        names = slice(first, first + step)
+        mine = starts[names, rows], lengths[names, rows]
+        strings = hash_strings(data, mine[0].reshape(-1), mine[1].reshape(-1))
+        hashes[names, rows] = strings.hashes.reshape(step, -1)
+        powers[names, rows] = strings.powers.reshape(step, -1)
 
 
 def _are_plain(text: NDArray[np.uint8], places: Sequence[_Place | None]) -> bool:
@@ -144,27 +167,32 @@ def _are_plain(text: NDArray[np.uint8], places: Sequence[_Place | None]) -> bool
     return all(none_true(spaces[:, block]) and int(text[:, block].max()) < 0x80 for block in blocks)
 
 
-def _columns_of(
+def _places_of(
     layouts: Sequence["_Layout"],
     layout_of: NDArray[np.int64],
     starts: NDArray[np.int64],
     names: int,
-) -> list[ValueColumn]:
-    """The values of strings that have a layout; none in those that have not (number 0)."""
-    columns: list[ValueColumn] = []
-    whole = all_true(layout_of)
-    for name in range(names):
-        places = [None, *(layout.values[name] for layout in layouts)]
-        if not any(places):
-            columns.append((np.full(len(starts), -1, np.int64), np.zeros(len(starts), np.int64)))
-            continue
-        offsets, sizes = np.array([place or (0, 0) for place in places], np.int64).T
-        value_starts, value_lengths = offsets.take(layout_of), sizes.take(layout_of)
-        value_starts += starts
-        if not (whole and all(places[1:])):
-            value_starts[value_lengths == 0] = -1
-        columns.append((value_starts, value_lengths))
-    return columns
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """i8[names, n]: where the values are of strings that have a layout, and their lengths; none in
+    those that have no layout (number 0)."""
+    value_starts = np.empty((names, len(starts)), np.int64)
+    value_lengths = np.empty((names, len(starts)), np.int64)
+    # the last names are of what few records have: mostly no layout has them
+    named = (n for each in layouts for n, place in enumerate(each.values, 1) if place)
+    some = max(named, default=0)
+    value_starts[some:] = -1
+    value_lengths[some:] = 0
+    if not some:
+        return value_starts, value_lengths
+    table = [[place or _NOWHERE for place in each.values[:some]] for each in layouts]
+    places = np.array([[_NOWHERE] * some, *table], np.int64)
+    there, sizes = value_starts[:some], value_lengths[:some]
+    places[:, :, 0].T.take(layout_of, axis=1, out=there, mode="clip")
+    places[:, :, 1].T.take(layout_of, axis=1, out=sizes, mode="clip")
+    there += starts
+    if not all_true(sizes):
+        there[sizes == 0] = -1
+    return value_starts, value_lengths
 
 
 class _Layout(NamedTuple):
@@ -227,18 +255,28 @@ def _take_few_apart(
     starts: NDArray[np.int64],
     lengths: NDArray[np.int64],
     names: Sequence[bytes],
+    wanted: int,
     rows: NDArray[np.int64],
-    columns: Sequence[ValueColumn],
-) -> None:
-    """Writes what is found in `rows` into `columns`, which say there that nothing is."""
+    values: tuple[NDArray[np.int64], NDArray[np.int64]],
+) -> list[bool]:
+    """Writes what is found in `rows` into `values`, i8[names, n] twice, which say there that
+    nothing is. Returns for each row whether no value of the first `wanted` names has a space."""
+    value_starts, value_lengths = values
+    spaceless = []
     for row, start, length in zip(
         rows.tolist(), starts[rows].tolist(), lengths[rows].tolist(), strict=True
     ):
-        values = _take_apart(_text(data, start, length), names)
-        for (value_starts, value_lengths), value in zip(columns, values, strict=True):
-            if value is not None:
-                value_starts[row] = start + value[0]
-                value_lengths[row] = value[1]
+        text = _text(data, start, length)
+        places = _take_apart(text, names)
+        for name, place in enumerate(places):
+            if place is not None:
+                value_starts[name, row] = start + place[0]
+                value_lengths[name, row] = place[1]
+        spaceless.append(
+            _SPACE not in text
+            or not any(_SPACE in text[each[0] : sum(each)] for each in places[:wanted] if each)
+        )
+    return spaceless
 
 
 def _text(data: NDArray[np.uint8], start: int, length: int) -> bytes:

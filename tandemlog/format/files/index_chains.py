@@ -39,8 +39,9 @@ def link(table: NDArray[np.int32], key_hash: NDArray[np.integer], first_number: 
     placed.sort()
     order, ordered = placed & 0xFFFFFFFF, placed >> 32
     numbers = (order + first_number).astype(np.int32)
-    is_first = np.ones(len(order), dtype=np.bool_)
-    is_first[1:] = ordered[1:] != ordered[:-1]
+    is_first = np.empty(len(order), dtype=np.bool_)
+    is_first[:1] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
     firsts = is_first.nonzero()[0]
     lasts = np.empty(len(firsts), dtype=np.int64)
     np.subtract(firsts[1:], 1, out=lasts[:-1])
@@ -61,4 +62,4 @@ def time_diffs(begin_timestamp: int, timestamps: NDArray[np.int64]) -> NDArray[n
     if begin_timestamp <= 0:
         return np.zeros(len(timestamps), dtype=np.int32)
     seconds = (timestamps - begin_timestamp) // 1000
-    return np.clip(seconds, 0, MAX_TIME_DIFF).astype(np.int32)
+    return np.minimum(np.maximum(seconds, 0), MAX_TIME_DIFF).astype(np.int32)

@@ -245,6 +245,23 @@ def test_a_wrong_record_is_refused_by_its_offset() -> None:
     assert raised.value.offset == (1 << 30) + int(log.positions[1])
 
 
+@pytest.mark.parametrize("name", ["topic", "töpic", "top\0ic"])
+def test_many_topics(name: str) -> None:
+    """They are read as one text where that says the same."""
+    check(log_of([{"topic": f"{name}-{row % 70}", "body": b"b"} for row in range(150)]))
+
+
+@pytest.mark.parametrize("several", [0, 1, 30, 400])
+def test_records_with_one_key_and_with_several(several: int) -> None:
+    keys = [f"k{row}" if row >= several else f"k{row} l  m{row} " for row in range(400)]
+    properties = [{"UNIQ_KEY": f"u{row}", "KEYS": each} for row, each in enumerate(keys)]
+    log = log_of([{"topic": "T", "body": b"b", "properties": each} for each in properties])
+    check(log)
+    for row, each in enumerate(properties):
+        each |= {"TAGS": f"t{row % 3}"} if row % 5 else {"name": "with a space"}
+    check(log_of([{"topic": "T", "body": b"b", "properties": each} for each in properties]))
+
+
 def test_topics_that_are_not_utf_8_and_read_the_same() -> None:
     log = log_of([{"topic": name, "body": b"b"} for name in ("ab", "cd", "ab")])
     buffer = bytearray(

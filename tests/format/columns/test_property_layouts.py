@@ -114,25 +114,25 @@ def test_many_of_all_lengths_are_searched_at_once(searched: list[int], apart: li
     assert (searched, apart) == ([9_000], [])
 
 
-def test_values_are_hashed_where_all_are_plain() -> None:
-    """Only those of names that are to be, and not where a space or a letter with an accent stands
-    in one of them."""
-    strings = [b"KEYS\x01k%02d\x02TAGS\x01t\x02X\x01 y\xc3\xa9\x02" % n for n in range(60)]
-    spaced = [*strings[:7], strings[7].replace(b"k", b" "), *strings[8:]]
+@pytest.mark.parametrize("count", [5, 60, 600])
+def test_values_are_hashed(count: int) -> None:
+    """Those of names that are to be: strings of one layout, few, and many that have none."""
+    strings = [b"KEYS\x01k%03d\x02TAGS\x01t\x02X\x01 y\xc3\xa9\x02" % n for n in range(count)]
+    spaced = [strings[0], strings[1].replace(b"k", b" "), *strings[2:]]
     accents = [each.replace(b"k", b"\xc3\xa9") for each in strings]
-    for rows, plain in ((strings, True), (spaced, False), (accents, False)):
+    no_layout = [b"X\x01%s\x02" % (b"x" * n) + each for n, each in enumerate(strings)]
+    for rows in (strings, spaced, accents, no_layout):
         column = ByteColumn.of(rows)
         names = [b"KEYS", b"TAGS", b"X"]
         found = hash_properties(column.data, column.starts, column.lengths, names, 2)
-        assert found.hashes.shape == (2, 60)
-        assert (found.hashed == plain).all()
         for name in range(2):
             alone = hash_strings(column.data, *found.columns[name])
-            values = found.strings(column.data, name)
-            assert values.hashes.tolist() == alone.hashes.tolist()
-            assert values.powers.tolist() == alone.powers.tolist()
-            if plain:
-                assert found.hashes[name].tolist() == alone.hashes.tolist()
+            assert found.hashes[name].tolist() == alone.hashes.tolist()
+            assert found.powers[name].tolist() == alone.powers.tolist()
+        if rows is spaced:
+            assert not found.spaceless[1]
+        elif count == 5 or rows is strings:
+            assert found.spaceless.all()
 
 
 def test_another_layout_takes_over(searched: list[int]) -> None:

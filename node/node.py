@@ -17,7 +17,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from tandemlog.lazy import lazy
 from tandemlog.v1 import broker_pb2, common_pb2
 from tandemlog_server.storage.message_store import MessageStore
 from tandemlog_server.storage.services.delay_desk import DelayDesk
@@ -29,7 +31,6 @@ from .cluster_rows import with_faults
 from .groups.group_coordinator import GroupCoordinator
 from .http.health import Health
 from .http.node_numbers import NodeCounters, NodeNumbers
-from .messaging.messaging_server import MessagingServer
 from .process.log_setup import set_level
 from .process.machine import Machine
 from .process.machine_bounds import byte_bound, connection_bounds, open_files
@@ -46,9 +47,6 @@ from .puts.ack_stats import AckStats
 from .puts.confirm_waiters import ConfirmWaiters
 from .puts.delay_service import DelayService
 from .puts.put_pump import PumpLimits, PutPump
-from .remoting.door.remoting_server import RemotingServer
-from .rocketmq_clients import ClientsNode, joint_sends, started_clients, topic_creation
-from .rocketmq_messaging import started_messaging
 from .roles.following_roles import Takeover
 from .roles.rocketmq_serving import RocketmqServing
 from .roles.role import NodeRole
@@ -72,6 +70,15 @@ from .settings.running_settings import RunningSettings
 from .transactions.transaction_work import TransactionWork
 from .work.dead_letter_service import DeadLetterService
 from .work.work_service import WorkService
+
+if TYPE_CHECKING:
+    from . import rocketmq_clients, rocketmq_messaging
+    from .messaging.messaging_server import MessagingServer
+    from .remoting.door.remoting_server import RemotingServer
+else:
+    # 150 modules: where RocketMQ's clients have no door, the first put does not wait for them
+    rocketmq_clients = lazy(f"{__package__}.rocketmq_clients")
+    rocketmq_messaging = lazy(f"{__package__}.rocketmq_messaging")
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +110,7 @@ class Node:
     scrub: ScrubService
     server: GrpcServer
     data: DataServer
-    rocketmq: tuple[RemotingServer | MessagingServer, ...] = ()
+    rocketmq: "tuple[RemotingServer | MessagingServer, ...]" = ()
 
     def __init__(
         self, config: NodeConfig, machine: Machine | None = None, *, path: Path | None = None
@@ -321,7 +328,7 @@ class Node:
         """Raises ListenError."""
         if not self.config.rocketmq_clients.on:
             return
-        node = ClientsNode(
+        node = rocketmq_clients.ClientsNode(
             self.config,
             self.endpoints,
             self.security,
@@ -341,11 +348,14 @@ class Node:
             self.transactions,
             members,
         )
-        topics, joint = topic_creation(node), joint_sends(node)
+        topics = rocketmq_clients.topic_creation(node)
+        joint = rocketmq_clients.joint_sends(node)
         self._undo.callback(joint.close)
-        self.rocketmq = started_clients(node, topics, joint, connections=self._bounds.data)
-        messaging = await started_messaging(node, topics, joint, connections=self._bounds.grpc)
-        self.rocketmq = (*self.rocketmq, *messaging)
+        data, grpc = self._bounds.data, self._bounds.grpc
+        doors = rocketmq_clients.started_clients(node, topics, joint, connections=data)
+        self.rocketmq = doors
+        more = await rocketmq_messaging.started_messaging(node, topics, joint, connections=grpc)
+        self.rocketmq = (*doors, *more)
 
     def _start_data(self, broker: BrokerService) -> None:
         """Raises ListenError for an address that was chosen by hand."""

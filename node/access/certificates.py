@@ -4,31 +4,37 @@ A certificate that a client shows has been checked by TLS already: signed by an 
 `ca_file`, and valid when the connection began. Here only its names and its end are read. The
 node's own files are checked before they are used, since TLS would say of a bad one only that a
 handshake has failed.
+
+The library is loaded with the first certificate: a node without TLS starts without it.
 """
 
 import datetime
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from cryptography import x509
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
-    load_pem_private_key,
-)
-from cryptography.x509.oid import ExtensionOID, NameOID
+from tandemlog.lazy import lazy
 
 from .identities import SCHEME, CertificateNames
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.x509 import oid
+else:
+    x509 = lazy("cryptography.x509")
+    serialization = lazy("cryptography.hazmat.primitives.serialization")
+    oid = lazy("cryptography.x509.oid")
 
 
 class CertificateFileError(ValueError):
     """Files with which TLS cannot be served; the message names the file."""
 
 
-def names_of(certificate: x509.Certificate) -> CertificateNames:
+def names_of(certificate: "x509.Certificate") -> CertificateNames:
     """The URIs of tandemlog and the common name in `certificate`."""
     try:
         extension = certificate.extensions.get_extension_for_oid(
-            ExtensionOID.SUBJECT_ALTERNATIVE_NAME
+            oid.ExtensionOID.SUBJECT_ALTERNATIVE_NAME
         )
         assert isinstance(extension.value, x509.SubjectAlternativeName)
         uris = extension.value.get_values_for_type(x509.UniformResourceIdentifier)
@@ -36,7 +42,7 @@ def names_of(certificate: x509.Certificate) -> CertificateNames:
         uris = []
     except (x509.DuplicateExtension, x509.UnsupportedGeneralNameType) as error:
         raise ValueError(str(error)) from None
-    common_names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    common_names = certificate.subject.get_attributes_for_oid(oid.NameOID.COMMON_NAME)
     common_name = str(common_names[0].value) if common_names else ""
     ours = tuple(each for each in uris if each.startswith(SCHEME))
     return CertificateNames(ours, common_name, certificate.not_valid_after_utc)
@@ -61,7 +67,7 @@ def check_pair(
     leaf = _certificates(name, content)[0]
     key_name, key_content = key
     try:
-        private = load_pem_private_key(key_content, password=None)
+        private = serialization.load_pem_private_key(key_content, password=None)
     except TypeError:
         raise CertificateFileError(
             f"{key_name} is protected by a password, which a node cannot be asked for; write the "
@@ -69,7 +75,7 @@ def check_pair(
         ) from None
     except ValueError:
         raise CertificateFileError(f"{key_name} has no private key in PEM") from None
-    form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
+    form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     if private.public_key().public_bytes(*form) != leaf.public_key().public_bytes(*form):
         raise CertificateFileError(
             f"the key in {key_name} does not fit the certificate in {name}: they are not of one "
@@ -86,14 +92,14 @@ def check_authorities(name: str, content: bytes, now: datetime.datetime) -> None
         _check_time(name, authorities[0], now)
 
 
-def _certificates(name: str, content: bytes) -> Sequence[x509.Certificate]:
+def _certificates(name: str, content: bytes) -> Sequence["x509.Certificate"]:
     try:
         return x509.load_pem_x509_certificates(content)
     except ValueError:
         raise CertificateFileError(f"{name} has no certificate in PEM") from None
 
 
-def _check_time(name: str, certificate: x509.Certificate, now: datetime.datetime) -> None:
+def _check_time(name: str, certificate: "x509.Certificate", now: datetime.datetime) -> None:
     if certificate.not_valid_after_utc <= now:
         raise CertificateFileError(
             f"the certificate in {name} expired on {_date(certificate.not_valid_after_utc)}"

@@ -54,11 +54,11 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Generic
+from typing import TYPE_CHECKING, Generic
 
 from tandemlog.archive.errors import ArchiveError
 from tandemlog.format.filter.expression import Condition
-from tandemlog.format.filter.parser import parse
+from tandemlog.lazy import lazy
 from tandemlog_server.storage.errors import StoreBusyError
 from tandemlog_server.storage.reads.results import GetResult, GetStatus
 from tandemlog_server.storage.reads.store_reader import StoreReader
@@ -83,6 +83,11 @@ from .reading import (
     Wanted,
 )
 from .waiting_places import WaitingPlaces
+
+if TYPE_CHECKING:
+    from tandemlog.format.filter import parser
+else:
+    parser = lazy("tandemlog.format.filter.parser")  # the first filter loads lark
 
 QUICK_POSITIONS = 512
 """Up to so many are looked at in the loop, before any round."""
@@ -393,7 +398,7 @@ class QueueReads:
         if not pull.positions or pull.log_term not in (None, log_term):
             pull.positions = self._positions(wanted)
         pull.log_term = log_term
-        condition = parse(wanted.filter) if wanted.filter else None
+        condition = parser.parse(wanted.filter) if wanted.filter else None
         reading = Reading(*log_term, condition is not None, self._on_slave())
         reading.dispatched = pull.dispatched
         ends = []

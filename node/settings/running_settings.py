@@ -19,18 +19,24 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import tomlkit
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
-from tomlkit.exceptions import TOMLKitError
+
+from tandemlog.lazy import lazy
 
 from ..private_files import replace_text
 from .config_error import ConfigError
 from .config_loading import config_of, givers, key_at
 from .node_config import NodeConfig
 from .sections import keys_of, section_of
+
+if TYPE_CHECKING:
+    import tomlkit
+else:
+    # only a change of the file needs it
+    tomlkit = lazy("tomlkit")
 
 LIVE = ("log.level", "store.retention", "groups", "transactions")
 """Keys and sections of which a change counts at once; see Node.apply_settings."""
@@ -135,12 +141,12 @@ class RunningSettings:
         except OSError as error:
             raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
 
-    def _document(self, path: Path) -> tomlkit.TOMLDocument:
+    def _document(self, path: Path) -> "tomlkit.TOMLDocument":
         try:
             return tomlkit.parse(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-        except (TOMLKitError, UnicodeDecodeError) as error:
+        except (tomlkit.exceptions.TOMLKitError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path} is not TOML: {error}") from error
 
 
@@ -231,7 +237,7 @@ def _in(content: Mapping[str, Any], location: Location) -> bool:
     return True
 
 
-def _put(document: tomlkit.TOMLDocument, location: Location, value: object) -> None:
+def _put(document: "tomlkit.TOMLDocument", location: Location, value: object) -> None:
     """None takes the key out."""
     table: Any = document
     for name in location[:-1]:

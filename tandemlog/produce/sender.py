@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ..cluster.append_call import AppendCall, CallOverError
-from ..cluster.connection import Connection
+from ..cluster.connection import Connection, pauses
 from ..cluster.node import Node
 from ..cluster.silent_master import SILENCE_S, successor
 from ..errors import (
@@ -226,8 +226,7 @@ class Sender:
         """Streams until one makes progress or nothing is left to send."""
         retrying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(_StreamEndedError),
-            wait=tenacity.wait_exponential(multiplier=0.02, max=0.25)
-            + tenacity.wait_random(0, 0.02),
+            wait=pauses(),
             sleep=self._pause,
         )
         async for attempt in retrying:

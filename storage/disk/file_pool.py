@@ -114,16 +114,19 @@ class FilePool:
             self._dirty_directories.update(new)
 
     def shorten(self, path: str, position: int, size: int) -> None:
-        """Drop everything from `position` on; the file keeps its length `size`, sparse. Raises as
-        `write` does: after a crash recovery cuts every queue."""
+        """Drop everything from `position` on; the file gets the length `size`, sparse. Raises as
+        `write` does. A file that is so already is left alone: after a crash recovery cuts every
+        queue, and nearly none has anything there."""
         if self._crowded:
             self.sync()
-        entry = self._acquire(path)
+        entry, changed = self._acquire(path), False
         try:
-            self.files.truncate(entry[0], position)
-            self.files.truncate(entry[0], size)
+            if self.files.size(entry[0]) != size or not self.files.is_blank(entry[0], position):
+                changed = True
+                self.files.truncate(entry[0], position)
+                self.files.truncate(entry[0], size)
         finally:
-            self._release(path, entry, dirty=True)
+            self._release(path, entry, dirty=changed)
 
     def mark_dirty(self, path: str) -> None:
         """Something changed the file by other means, through a map: `sync` covers it too."""

@@ -74,6 +74,11 @@ class FileSystem(Protocol):
         known."""
         ...
 
+    def is_blank(self, handle: int, offset: int) -> bool:
+        """Whether there is nothing but zeros from `offset` to the end of the file; False also where
+        they cannot be read, or only all of them would tell."""
+        ...
+
     def pwrite(self, handle: int, data: Buffer, offset: int) -> None:
         """Write all of `data`; the file grows where needed."""
         ...

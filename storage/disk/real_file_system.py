@@ -73,6 +73,16 @@ class RealFileSystem:
         except OSError:  # it would wait, or this file system cannot tell
             return False
 
+    def is_blank(self, handle: int, offset: int) -> bool:
+        # what the disk holds of a sparse file begins and ends with a page
+        behind = (offset & _PAGE_MASK) + mmap.PAGESIZE
+        try:
+            if not any(self.pread(handle, behind - offset, offset)):
+                os.lseek(handle, behind, os.SEEK_DATA)
+        except OSError as error:
+            return error.errno == errno.ENXIO  # a hole up to the end
+        return False
+
     def pwrite(self, handle: int, data: Buffer, offset: int) -> None:
         if os.pwrite(handle, data, offset) != len(data):
             # Rare: a signal, or a disk with room for a part. Again from the start is the same.

@@ -183,6 +183,12 @@ class MemoryFiles:
     def is_cached(self, handle: int, size: int, offset: int) -> bool:
         return len(self.pread(handle, size, offset)) == size
 
+    def is_blank(self, handle: int, offset: int) -> bool:
+        try:
+            return not any(self.pread(handle, self.size(handle) - offset, offset))
+        except OSError:
+            return False
+
     def pwrite(self, handle: int, data: Buffer, offset: int) -> None:
         with self._lock:
             file, path = self._for_writing("pwrite", handle)

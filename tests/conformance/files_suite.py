@@ -82,6 +82,22 @@ class FilesSuite:
         assert files.pread(handle, 10, 0) == b"abc\0\0\0"
         files.close(handle)
 
+    def test_a_sparse_file_is_blank_behind_what_was_written(
+        self, files: FileSystem, root: Path
+    ) -> None:
+        handle = files.open(root / "a", create=True)
+        files.truncate(handle, 1_000_000)
+        assert files.is_blank(handle, 0)
+        files.pwrite(handle, b"abc", 5_000)
+        assert not files.is_blank(handle, 0)
+        assert not files.is_blank(handle, 5_002)
+        assert files.is_blank(handle, 5_003)
+        files.pwrite(handle, b"abc", 700_000)
+        assert not files.is_blank(handle, 5_003)
+        assert files.is_blank(handle, 700_003)
+        assert files.is_blank(handle, 1_000_000)
+        files.close(handle)
+
     def test_a_range_becomes_zero(self, files: FileSystem, root: Path) -> None:
         handle = files.open(root / "a", create=True)
         files.preallocate(handle, 3_000_000)

@@ -187,6 +187,31 @@ def test_shorten_clears_the_rest(files: MemoryFiles) -> None:
     assert pool.read(path, 0, 8) == b"abc\0\0\0\0\0"
 
 
+def test_what_is_blank_need_not_be_cut(files: MemoryFiles) -> None:
+    """Else an open after kill -9 waits for an fsync of each queue's file."""
+    pool = pool_of(files)
+    path = f"{ROOT}/t/0/0"
+    pool.create(path, 8)
+    pool.write(path, 0, b"abc")
+    pool.sync()
+    files.fail("truncate", errno.EIO)
+    pool.shorten(path, 3, 8)
+    with pytest.raises(OSError, match="error"):
+        pool.shorten(path, 2, 8)
+    with pytest.raises(OSError, match="error"):
+        pool.shorten(path, 3, 16)
+
+
+def test_a_rest_that_cannot_be_read_is_cut(files: MemoryFiles) -> None:
+    pool = pool_of(files)
+    path = f"{ROOT}/t/0/0"
+    pool.create(path, 8)
+    pool.write(path, 0, b"abcdefgh")
+    files.fail("pread", errno.EIO, times=1)
+    pool.shorten(path, 3, 8)
+    assert pool.read(path, 0, 8) == b"abc\0\0\0\0\0"
+
+
 def test_a_failed_write_is_raised_and_synced_no_less(files: MemoryFiles) -> None:
     pool = pool_of(files)
     path = f"{ROOT}/t/0/0"

@@ -242,8 +242,8 @@ class AsyncProducer:
                     topic, bodies, keys=keys, tags=tags, queues=queues,
                     sharding_keys=sharding_keys, topics=topics,
                 ):  # fmt: skip
-                    if isinstance(batch, str):
-                        await core.routes.load(batch)
+                    if isinstance(batch, tuple):
+                        await core.routes.load_all(batch)
                     else:
                         await self._submit(batch, collector)
             except Exception as error:

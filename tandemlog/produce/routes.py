@@ -10,7 +10,7 @@ neither         →  round robin, another queue every SPREAD_BYTES: a request ca
 
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 
 from ..cluster.unknown_topics import unknown_topics
@@ -112,11 +112,38 @@ class RouteTable:
 
     async def refresh(self) -> None:
         """Asks for every known topic again; what cannot be asked now stays as it is."""
-        for topic in list(self._routes):
+        topics = list(self._routes)
+        try:
+            found = await self._found(topics) if topics else {}
+        except TandemlogError as error:
+            logger.debug("routes not refreshed: %s", error)
+            return
+        for topic in topics:
             try:
-                await self.load(topic)
+                await self._load(topic, found)
             except TandemlogError as error:
                 logger.debug("route not refreshed: topic=%s %s", topic, error)
+
+    async def load_all(self, topics: Sequence[str]) -> None:
+        """As `load` of each of them, with few requests for thousands."""
+        for topic in topics:
+            check_topic(topic)
+        found = await self._found(topics) if len(topics) > 1 else {}
+        for topic in topics:
+            await self._load(topic, found)
+
+    async def _found(self, topics: Sequence[str]) -> dict[str, admin_pb2.Topic]:
+        """Topics by name; none where the master does not know one, which it need not name."""
+        try:
+            return {each.name: each for each in await self._fetch(topics)}
+        except UnknownTopicError:
+            return {}
+
+    async def _load(self, topic: str, found: Mapping[str, admin_pb2.Topic]) -> None:
+        if topic in found:
+            self._take(found[topic])
+        else:
+            await self.load(topic)
 
     async def _names(self) -> list[str]:
         """Of all topics, to propose one; none if the master cannot be asked."""
@@ -135,8 +162,10 @@ class RouteTable:
         except UnknownTopicError:
             self._routes.pop(topic, None)
             raise unknown_topics([topic], await self._names()) from None
-        settings = found[0]
-        queues = settings.write_queues
+        return self._take(found[0])
+
+    def _take(self, settings: admin_pb2.Topic) -> Route:
+        topic, queues = settings.name, settings.write_queues
         if not settings.perm & PERM_WRITE or queues < 1:
             self._routes.pop(topic, None)
             raise TopicNotWritableError(

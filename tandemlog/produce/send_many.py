@@ -40,6 +40,9 @@ else:
 _LIST_PART = 8192
 """Bodies of a list or an iterator that are looked at together."""
 
+Unrouted = tuple[str, ...]
+"""Topics whose routes must be loaded."""
+
 
 class Collector:
     """The answers of one send_many. `done` is called in the event loop once all requests have
@@ -188,9 +191,9 @@ class ManySender:
         queues: Queues,
         sharding_keys: Column,
         topics: Column = None,
-    ) -> Iterator[PutBatch | str]:
-        """The requests, one after the other as they are taken; a text is a topic whose route
-        must be loaded before the next step. Raises InvalidMessageError and its kinds."""
+    ) -> Iterator[PutBatch | Unrouted]:
+        """The requests, one after the other as they are taken; Unrouted topics are
+        loaded before the next step. Raises InvalidMessageError and its kinds."""
         if isinstance(bodies, ArrowTable) and not isinstance(bodies, ArrowArray):
             names = bodies.column_names
             keys = bodies.column("keys") if "keys" in names and keys is None else keys
@@ -240,7 +243,7 @@ class ManySender:
 
     def _iterator_batches(
         self, topic: str, bodies: Iterable[bytes], extra: tuple[Any, ...]
-    ) -> Iterator[PutBatch | str]:
+    ) -> Iterator[PutBatch | Unrouted]:
         """Bodies that come one by one; other columns cannot be matched but by one value."""
         if any(each is not None and not isinstance(each, str | bytes | int) for each in extra):
             raise InvalidArgumentError(
@@ -257,7 +260,7 @@ class ManySender:
 
     def _plain_batches(
         self, topic: str | None, bodies: Sequence[Any], extra: tuple[Any, ...], topics: Column
-    ) -> Iterator[PutBatch | str]:
+    ) -> Iterator[PutBatch | Unrouted]:
         """Without numpy: as Message objects."""
         named = self._topic(topic) if topics is None else topics
         keys, tags, queues, sharding_keys = extra
@@ -267,20 +270,18 @@ class ManySender:
 
     def _column_batches(
         self, topic: str | None, columns: "column_framing.Columns"
-    ) -> Iterator[PutBatch | str]:
+    ) -> Iterator[PutBatch | Unrouted]:
         topics = columns.topics
         names = [self._topic(topic)] if topics is None else topics.names
         if not len(columns):
             return
-        routes = []
-        for name in names:
-            route = self._core.routes.get(name)
-            while route is None:
-                yield name
-                route = self._core.routes.get(name)
-            routes.append(route)
-        for name in column_framing.outdated(columns, routes):
-            yield name
+        routes: list[Route] = []
+        while len(routes) < len(names):
+            if missing := [name for name in names if self._core.routes.get(name) is None]:
+                yield tuple(missing)
+            routes = [route for name in names if (route := self._core.routes.get(name))]
+        if outdated := column_framing.outdated(columns, routes):
+            yield tuple(outdated)
         routes = [
             self._core.routes.get(name) or old for name, old in zip(names, routes, strict=True)
         ]
@@ -295,7 +296,7 @@ class ManySender:
 
     def _message_batches(
         self, topic: str | None, messages: Iterable[Message]
-    ) -> Iterator[PutBatch | str]:
+    ) -> Iterator[PutBatch | Unrouted]:
         for part in message_parts(messages, self._core.max_batch_bytes):
             if topic is not None:
                 _check_topics(topic, part)
@@ -305,17 +306,17 @@ class ManySender:
             else:
                 yield from self._column_batches(None, columns)
 
-    def _row_batches(self, messages: Iterable[Message]) -> Iterator[PutBatch | str]:
+    def _row_batches(self, messages: Iterable[Message]) -> Iterator[PutBatch | Unrouted]:
         batch: OpenBatch | None = None
         limit = self._core.max_batch_bytes
         born, spread = 0.0, 0
         for message in messages:
             route = self._core.routes.get(message.topic)
             while route is None:
-                yield message.topic
+                yield (message.topic,)
                 route = self._core.routes.get(message.topic)
             if message.queue_id is not None and message.queue_id >= route.queues:
-                yield message.topic
+                yield (message.topic,)
                 route = self._core.routes.get(message.topic) or route
             record, own, size, queue_id = self._row(message, route, spread // SPREAD_BYTES)
             spread += size

@@ -294,8 +294,8 @@ class Producer:
                     topic, bodies, keys=keys, tags=tags, queues=queues,
                     sharding_keys=sharding_keys, topics=topics,
                 ):  # fmt: skip
-                    if isinstance(batch, str):
-                        self._load(batch)
+                    if isinstance(batch, tuple):
+                        self._load_all(batch)
                     else:
                         self._submit(batch, collector)
             except Exception as error:
@@ -326,9 +326,16 @@ class Producer:
             raise
 
     def _load(self, topic: str) -> "Route":
+        self._check_open()
+        return self._thread.run(self._core.routes.load(topic))
+
+    def _load_all(self, topics: Sequence[str]) -> None:
+        self._check_open()
+        self._thread.run(self._core.routes.load_all(topics))
+
+    def _check_open(self) -> None:
         if self._closed:
             raise ClientClosedError("the producer is closed")
-        return self._thread.run(self._core.routes.load(topic))
 
     def _new_framer(self) -> "Framer":
         framer = self._per_thread.framer = self._core.new_framer()

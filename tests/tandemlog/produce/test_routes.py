@@ -43,8 +43,10 @@ def _java_hash(text: str) -> int:
 class Master:
     def __init__(self, **topics: admin_pb2.Topic) -> None:
         self.topics = topics
+        self.asked: list[list[str]] = []
 
     async def fetch(self, names: Sequence[str]) -> list[admin_pb2.Topic]:
+        self.asked.append(list(names))
         return [self.topics[name] for name in names if name in self.topics]
 
 
@@ -62,6 +64,39 @@ async def test_routes_are_loaded_refreshed_and_forgotten() -> None:
     assert found.queues == 5
     table.forget(["t"])
     assert table.get("t") is None
+
+
+async def test_many_routes_are_asked_for_together() -> None:
+    names = [f"t{number}" for number in range(50)]
+    master = Master(**{name: admin_pb2.Topic(name=name, write_queues=2, perm=6) for name in names})
+    table = RouteTable(master.fetch, lambda _: 1)
+    await table.load_all(names)
+    await table.refresh()
+    assert all(table.get(name) for name in names)
+    assert master.asked == [names, names]
+
+
+async def test_one_topic_that_is_gone_stands_for_itself() -> None:
+    """A node answers a request for several topics with an error if it does not know one."""
+    names = ["a", "gone", "b"]
+    master = Master(**{name: admin_pb2.Topic(name=name, write_queues=2, perm=6) for name in names})
+
+    async def fetch(asked: Sequence[str]) -> list[admin_pb2.Topic]:
+        found = await master.fetch(asked)
+        if len(found) < len(asked):
+            raise errors.UnknownTopicError("there is no topic 'gone'")
+        return found
+
+    table = RouteTable(fetch, lambda _: 1)
+    await table.load_all(names)
+    del master.topics["gone"]
+    for name in ("a", "b"):
+        master.topics[name].write_queues = 5
+    await table.refresh()
+    queues = {name: route.queues for name in names if (route := table.get(name))}
+    assert queues == {"a": 5, "b": 5}
+    with pytest.raises(errors.UnknownTopicError, match="gone"):
+        await table.load_all(names)
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ class RealFileSystem:
     def prefault(self, view: memoryview, parts: Iterable[Part] | None = None) -> None:
         if not view.nbytes:
             return
-        address = np.frombuffer(view, dtype=np.uint8).ctypes.data
+        address = _address(view)
         for position, size in ((0, view.nbytes),) if parts is None else parts:
             first = (address + position) & _PAGE_MASK
             length = address + position + size - first
@@ -150,12 +150,12 @@ class RealFileSystem:
     def in_memory(self, view: memoryview) -> bool:
         if not view.nbytes:
             return True
-        address = np.frombuffer(view, dtype=np.uint8).ctypes.data
+        address = _address(view)
         first = address & _PAGE_MASK
         return _is_resident(first, address + view.nbytes - first)
 
     def lock_memory(self, view: memoryview) -> None:
-        address = np.frombuffer(view, dtype=np.uint8).ctypes.data
+        address = _address(view)
         if _libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(view.nbytes)) != 0:
             _raise_errno("mlock")
 
@@ -274,6 +274,11 @@ def _zero_range_by_kernel(handle: int, offset: int, size: int) -> bool:
     if ctypes.get_errno() in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
         return False
     _raise_errno("fallocate")
+
+
+def _address(view: memoryview) -> int:
+    address: int = np.frombuffer(view, dtype=np.uint8).__array_interface__["data"][0]
+    return address
 
 
 _PAGE_MASK = ~(mmap.PAGESIZE - 1)

@@ -172,10 +172,10 @@ def _check_many(batch: RecordBatch, limits: RecordLimits) -> CheckedBatch:
     ends = sizes.cumsum()
     _check_values(
         batch,
-        highest_topic=int(batch.queue_topics.max()),
-        highest_index=int(batch.queue_indexes.max()),
+        highest_topic=int(np.maximum.reduce(batch.queue_topics)),
+        highest_index=int(np.maximum.reduce(batch.queue_indexes)),
         total=int(ends[-1]),
-        shortest=int(sizes.min()),
+        shortest=int(np.minimum.reduce(sizes)),
     )
     positions = ends - sizes
     data = np.frombuffer(batch.records, np.uint8)
@@ -214,10 +214,11 @@ def _first_bad_record(
         good &= (headers.sys_flag & (STORE_HOST_IPV6 | INNER_BATCH | unserved)) == expected_host
     if not limits.services and not none_true(headers.fixed["prepared_transaction_offset"]):
         good &= headers.prepared_transaction_offset == 0
-    last_bytes = data[headers.positions + headers.sizes - 1]
+    ends = headers.positions + headers.sizes
+    last_bytes = data[ends - 1]
     if not all_true(last_bytes):
         good &= (last_bytes != 0) | (headers.properties_length == 0)
-    property_crc = _have_property_crc(data, headers)
+    property_crc = _have_property_crc(data, headers, ends)
     if property_crc is not None:
         good &= ~property_crc
     bad, checked = -1, headers
@@ -238,10 +239,12 @@ def _first_bad_record(
     return wrong_crc if wrong_crc >= 0 else bad
 
 
-def _have_property_crc(data: NDArray[np.uint8], headers: HeaderColumns) -> NDArray[np.bool_] | None:
+def _have_property_crc(
+    data: NDArray[np.uint8], headers: HeaderColumns, ends: NDArray[np.int64]
+) -> NDArray[np.bool_] | None:
     """Records that end in a property CRC: the offsets that we write would make it wrong. None for
     none."""
-    tails = headers.positions + headers.sizes - CRC_PROPERTY_SIZE
+    tails = ends - CRC_PROPERTY_SIZE
     named: NDArray[np.bool_] = windows(data, 8)[tails].view(np.uint64) == _CRC_NAME_START
     if none_true(named):
         return None
@@ -308,10 +311,10 @@ def _may_name(data: NDArray[np.uint8], headers: HeaderColumns, *, services: bool
     much. The first record is longer, by its mark: with its width each row would reach into the next
     record, where any two bytes may be."""
     starts, lengths = headers.properties_start[1:], headers.properties_length[1:]
-    width = int(lengths.max(initial=0))
+    width = int(np.maximum.reduce(lengths, initial=0))
     if width < len(MARK_NAME):
         return False
-    if width > MOST_WIDTH * max(1, int(lengths.sum()) // len(lengths)):
+    if width > MOST_WIDTH * max(1, int(np.add.reduce(lengths)) // len(lengths)):
         return True
     text = gather_rows(data, starts, width).tobytes()
     if LIGHT_NUMBERS in text or (not services and may_name_unserved(text)):
@@ -342,10 +345,11 @@ def _first_wrong_topic(
     """Index of the first record whose topic is not that of its table entry, or -1; `entries`
     i8[n]: which entry."""
     flat, starts, lengths = topic_table(batch.topics)
-    wanted = lengths[batch.queue_topics][entries]
-    wanted_starts = starts[batch.queue_topics][entries]
+    numbers = batch.queue_topics[entries]
+    wanted, wanted_starts = lengths[numbers], starts[numbers]
     right_length = headers.topic_length == wanted
-    right_length &= wanted > 0
+    if not all_true(wanted):
+        right_length &= wanted > 0
     if all_true(right_length):
         return first_difference(data, headers.topic_start, flat, wanted_starts, wanted)
     wrong_length = int(right_length.argmin())
@@ -366,7 +370,7 @@ def first_difference(
     """Index of the first row whose slices, lengths[i] > 0 bytes each, are not equal, or -1."""
     if len(lengths) == 0:
         return -1
-    width, longest = int(lengths.min()), int(lengths.max())
+    width, longest = int(np.minimum.reduce(lengths)), int(np.maximum.reduce(lengths))
     if longest <= 2 * width:
         # The first `width` bytes and the last `width` bytes cover every row.
         a, b = windows(left, width), windows(right, width)

@@ -54,7 +54,7 @@ class PutTargets:
             self._stale.clear()
             self._allowed = self._allowed[:0]
         dense = self._table.dense(batch.topics, batch.queue_topics, batch.queue_ids)
-        if len(self._allowed) == self._table.count and int(dense.min()) >= 0:
+        if len(self._allowed) == self._table.count and int(np.minimum.reduce(dense)) >= 0:
             if all_true(self._allowed[dense]):
                 _require_each_once(batch, dense)
                 return dense
@@ -184,7 +184,8 @@ def _require_each_once(batch: RecordBatch, dense: NDArray[np.int64]) -> None:
     same offsets twice."""
     if len(dense) == 1:
         return
-    ordered = np.sort(dense)
+    ordered = dense.copy()
+    ordered.sort()
     twice = first_true(ordered[1:] == ordered[:-1])
     if twice >= 0:
         entry = int(np.flatnonzero(dense == ordered[twice])[1])

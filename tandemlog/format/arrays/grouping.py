@@ -22,11 +22,13 @@ from .ragged import (
     last_word,
     length_classes,
     row_numbers,
+    windows,
 )
 
 _MIXER: Final = 0x9E3779B97F4A7C15
 _MAX_ROUNDS: Final = 8
 _MAX_DIRECT_SLOTS: Final = 1 << 16
+_WIDEST_TOGETHER: Final = 256
 
 
 def distinct_slices(
@@ -34,14 +36,26 @@ def distinct_slices(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Which slices are equal: i8[k], the first row of each distinct one, ascending; and i8[n],
     for each row the index of its own among these."""
+    if _all_equal(data, starts, lengths):
+        return np.zeros(1, np.int64), np.zeros(len(starts), np.int64)
     first_of = np.empty(len(starts), np.int64)
     for rows, width, equal in length_classes(lengths):
         words = _as_words(data, starts[rows], lengths[rows], width, equal)
-        if isinstance(rows, slice) and equal and all_true(words == words[:, :1]):
-            # as all records of one topic are
-            return np.zeros(1, np.int64), np.zeros(len(starts), np.int64)
         first_of[rows] = row_numbers(rows, len(starts))[_first_equal(words)]
     return _numbered(first_of)
+
+
+def _all_equal(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> bool:
+    """Whether all slices are the first one again, as the topics of most requests are."""
+    width = int(lengths[0]) if len(lengths) else 0
+    if not 0 < width <= _WIDEST_TOGETHER or not all_true(lengths == width):
+        return False
+    items = windows(data, width)[starts]
+    first: bytes = items[0].tobytes()
+    # the last one tells in most other cases, before all are compared
+    return bool(first == items[-1].tobytes() and items.tobytes() == first * len(items))
 
 
 def distinct_pairs(

@@ -12,6 +12,7 @@ many texts it ends (a tag: by itself, and in `topic#T#tag`).
 All this is for ASCII, where a byte is a UTF-16 unit. Other strings take the plain path.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -66,19 +67,13 @@ class HashedStrings:
 
     def followed_by(self, text: str) -> NDArray[np.int32]:
         """Of the texts that begin with string i and end in `text`, the same for all."""
-        power, hashed = _following(text)
-        whole: NDArray[np.uint32] = self.hashes * power + hashed
+        hashed, power = _hash_of(text)
+        whole: NDArray[np.uint32] = self.hashes * np.uint32(power) + np.uint32(hashed)
         return whole.view(np.int32)
 
     def take(self, rows: NDArray[Any]) -> "HashedStrings":
         """Those of the given rows (indexes or a mask)."""
         return HashedStrings(self.hashes[rows], self.powers[rows])
-
-
-@lru_cache(maxsize=64)
-def _following(text: str) -> tuple[np.uint32, np.uint32]:
-    power = pow(_BASE, len(text.encode("utf-16-be")) // 2, 1 << 32)
-    return np.uint32(power), np.uint32(java_hash(text) & _MASK)
 
 
 def hash_strings(
@@ -101,6 +96,20 @@ def hash_strings(
         if int(np.maximum.reduce(text, axis=None)) >= 0x80:
             _hash_plainly(result, text, mine, row_numbers(rows, count))
     return result
+
+
+def hash_texts(texts: Sequence[str]) -> HashedStrings:
+    """The same of a few texts, for which a loop is cheaper; no lone surrogates."""
+    known = [_hash_of(text) for text in texts]
+    both = np.array(known, np.uint32).reshape(-1, 2)
+    return HashedStrings(both[:, 0].copy(), both[:, 1].copy())
+
+
+@lru_cache(maxsize=1024)
+def _hash_of(text: str) -> tuple[int, int]:
+    """Its hash as an unsigned number, and the power of its length."""
+    units = len(text) + sum(character > "\uffff" for character in text)
+    return java_hash(text) & _MASK, pow(_BASE, units, 1 << 32)
 
 
 def hash_rows(text: NDArray[np.uint32]) -> NDArray[np.uint32]:
@@ -130,10 +139,8 @@ def _hash_plainly(
     """Puts the rows that are not ASCII right."""
     for row in np.flatnonzero((text >= 0x80).any(axis=1)).tolist():
         string = text[row, : lengths[row]].tobytes().decode("utf-8", "replace")
-        units = len(string) + sum(character > "\uffff" for character in string)
         number = numbers[row]
-        result.hashes[number] = java_hash(string) & _MASK
-        result.powers[number] = pow(_BASE, units, 1 << 32)
+        result.hashes[number], result.powers[number] = _hash_of(string)
 
 
 def java_hashes(

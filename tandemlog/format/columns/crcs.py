@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays.ragged import Buffer, byte_array, first_true, windows
+from ..arrays.ragged import Buffer, byte_array, first_true, none_true, windows
 from ..constants import CRC_MASK
 from ..fast_crc import crc32
 
@@ -42,8 +42,8 @@ def _crcs(
     starts: NDArray[np.int64],
     lengths: NDArray[np.int64],
 ) -> NDArray[np.uint32]:
-    longest = int(lengths.max())
-    if 0 < longest <= _SMALL_BODY and int(lengths.min()) == longest:
+    longest = int(np.maximum.reduce(lengths))
+    if 0 < longest <= _SMALL_BODY and int(np.minimum.reduce(lengths)) == longest:
         bodies = windows(data, longest)[starts].tolist()
         # Packing takes a fifth of the time in which numpy takes as many integers.
         return np.frombuffer(pack(f"{len(starts)}I", *map(crc32, bodies)), np.uint32)
@@ -61,5 +61,4 @@ def first_bad_crc(
     """Index of the first body whose CRC is not the expected one, -1 if all are right. An empty
     body is right with any: RocketMQ does not look at its CRC."""
     wrong = body_crcs(buffer, starts, lengths) != expected
-    wrong &= lengths > 0
-    return first_true(wrong)
+    return -1 if none_true(wrong) else first_true(wrong & (lengths > 0))

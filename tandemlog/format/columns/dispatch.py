@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays.grouping import distinct_pairs, distinct_slices, stable_order
-from ..arrays.java_hash_columns import HashedStrings, hash_strings
+from ..arrays.java_hash_columns import HashedStrings, hash_strings, hash_texts
 from ..arrays.ragged import Buffer, all_true, byte_array, compact, counting, offsets_of
 from ..constants import (
     DELAY,
@@ -160,7 +160,8 @@ def dispatch_columns(
     topics, topic_index, hashed_topics = _topics(data, headers)
     transaction_type = headers.sys_flag & TRANSACTION_MASK
     found = _properties(data, headers, index)
-    tags, (marks, light) = found.columns[0], found.columns[-2:]
+    # the first that was asked for, and the last two
+    tags, marks, light = ((found.starts[name], found.lengths[name]) for name in (0, -2, -1))
     codes = found.hashes[0].view(np.int32).astype(np.int64)
     if SCHEDULE_TOPIC in topics:
         _set_delivery_times(codes, data, headers, topics, topic_index, tags, delay_levels)
@@ -255,8 +256,9 @@ def _topics(
     """The distinct topics by first appearance, each record's, and their hashes."""
     firsts, numbers = distinct_slices(data, headers.topic_start, headers.topic_length)
     starts, lengths = headers.topic_start[firsts], headers.topic_length[firsts]
-    hashed = hash_strings(data, starts, lengths)
     texts = _texts(data, starts, lengths)
+    few = len(texts) <= _FEW_TOPICS
+    hashed = hash_texts(texts) if few else hash_strings(data, starts, lengths)
     topics = tuple(dict.fromkeys(texts))
     if len(topics) < len(texts):
         # Bytes that are not UTF-8 can differ and yet be read as the same text.

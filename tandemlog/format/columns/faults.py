@@ -200,7 +200,8 @@ def first_hole(
     body that is lost is seen, one at a record's end too, as the next record is lost with it.
     `longer_by`: bytes that the properties are still to get."""
     least = PAGE - longer_by
-    for row in (np.flatnonzero(headers.properties_length[first:] >= least) + first).tolist():
+    long = (headers.properties_length[first:] >= least).nonzero()[0]
+    for row in (long + first).tolist():
         start = int(headers.properties_start[row])
         if not data[start : start + int(headers.properties_length[row])].all():
             return int(row)

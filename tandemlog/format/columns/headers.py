@@ -16,12 +16,12 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Generic
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays.ragged import Buffer, all_true, byte_array, none_true, windows
+from ..arrays.ragged import Buffer, Item, all_true, byte_array, none_true, windows
 from ..constants import (
     BORN_HOST_OFFSET,
     FIXED_SIZE,
@@ -74,6 +74,23 @@ _MAGIC_V2: Final = _in_place(MAGIC_V2)
 _HOST_BITS_IN_PLACE: Final = _in_place(_HOST_BITS)
 
 
+class _Column(Generic[Item]):
+    """A field of the header, converted when first asked for: a cached_property, which would take a
+    lock for each."""
+
+    def __init__(self, field: str, kind: type[Item]) -> None:
+        self._field = field
+        self._kind = kind
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, headers: "HeaderColumns", owner: type) -> NDArray[Item]:
+        column: NDArray[Item] = headers.fixed[self._field].astype(self._kind)
+        headers.__dict__[self._name] = column
+        return column
+
+
 @dataclass(frozen=True)
 class HeaderColumns:
     """n records' headers in host byte order; nothing of the buffer is kept.
@@ -103,54 +120,18 @@ class HeaderColumns:
     def count(self) -> int:
         return len(self.positions)
 
-    @cached_property
-    def stored_size(self) -> NDArray[np.int32]:
-        """The size that the record itself says."""
-        return self._column("size", np.int32)
-
-    @cached_property
-    def magic(self) -> NDArray[np.uint32]:
-        return self._column("magic", np.uint32)
-
-    @cached_property
-    def body_crc(self) -> NDArray[np.int32]:
-        return self._column("body_crc", np.int32)
-
-    @cached_property
-    def queue_id(self) -> NDArray[np.int32]:
-        return self._column("queue_id", np.int32)
-
-    @cached_property
-    def flag(self) -> NDArray[np.int32]:
-        return self._column("flag", np.int32)
-
-    @cached_property
-    def queue_offset(self) -> NDArray[np.int64]:
-        return self._column("queue_offset", np.int64)
-
-    @cached_property
-    def physical_offset(self) -> NDArray[np.int64]:
-        return self._column("physical_offset", np.int64)
-
-    @cached_property
-    def sys_flag(self) -> NDArray[np.int32]:
-        return self._column("sys_flag", np.int32)
-
-    @cached_property
-    def born_timestamp(self) -> NDArray[np.int64]:
-        return self._column("born_timestamp", np.int64)
-
-    @cached_property
-    def store_timestamp(self) -> NDArray[np.int64]:
-        return self._column("store_timestamp", np.int64)
-
-    @cached_property
-    def reconsume_times(self) -> NDArray[np.int32]:
-        return self._column("reconsume_times", np.int32)
-
-    @cached_property
-    def prepared_transaction_offset(self) -> NDArray[np.int64]:
-        return self._column("prepared_transaction_offset", np.int64)
+    stored_size = _Column("size", np.int32)  # that the record itself says
+    magic = _Column("magic", np.uint32)
+    body_crc = _Column("body_crc", np.int32)
+    queue_id = _Column("queue_id", np.int32)
+    flag = _Column("flag", np.int32)
+    queue_offset = _Column("queue_offset", np.int64)
+    physical_offset = _Column("physical_offset", np.int64)
+    sys_flag = _Column("sys_flag", np.int32)
+    born_timestamp = _Column("born_timestamp", np.int64)
+    store_timestamp = _Column("store_timestamp", np.int64)
+    reconsume_times = _Column("reconsume_times", np.int32)
+    prepared_transaction_offset = _Column("prepared_transaction_offset", np.int64)
 
     @property
     def born_host_start(self) -> NDArray[np.int64]:
@@ -162,9 +143,6 @@ class HeaderColumns:
         offset = BORN_HOST_OFFSET + IPV4_SIZE + _STORE_TIMESTAMP_SIZE
         starts: NDArray[np.int64] = self.positions + (offset + IPV6_EXTRA * born_ipv6)
         return starts
-
-    def _column(self, name: str, kind: type[Any]) -> NDArray[Any]:
-        return self.fixed[name].astype(kind)
 
     def head(self, count: int) -> "HeaderColumns":
         """The first `count` records alone."""

@@ -134,7 +134,8 @@ def hash_properties(
             value_starts[name, left], value_lengths[name, left] = part_starts, part_lengths
     powers = powers_of(value_lengths[:wanted])
     if wanted and not all_true(hashed):
-        _hash_rest(data, value_starts, value_lengths, (~hashed).nonzero()[0], hashes, powers)
+        rest = (~hashed).nonzero()[0] if layouts else None
+        _hash_rest(data, value_starts, value_lengths, rest, hashes, powers)
     return HashedProperties(value_starts, value_lengths, hashes, powers, spaceless)
 
 
@@ -142,26 +143,28 @@ def _hash_rest(
     data: NDArray[np.uint8],
     starts: NDArray[np.int64],
     lengths: NDArray[np.int64],
-    rows: NDArray[np.int64],
+    rows: NDArray[np.int64] | None,
     hashes: NDArray[np.uint32],
     powers: NDArray[np.uint32],
 ) -> None:
-    """Hashes and powers of these rows' values. Those of all names together where they are few:
-    there the number of calls counts, and with many the padding of all to one width."""
-    wanted = len(hashes)
-    step = wanted if len(rows) < _FEW_ROWS else 1
+    """Hashes and powers of the values in these rows, None for all. Those of all names together
+    where they are few: there the number of calls counts, and with many the padding of all to one
+    width."""
+    wanted, count = hashes.shape
+    chosen = slice(None) if rows is None else rows
+    step = wanted if (count if rows is None else len(rows)) < _FEW_ROWS else 1
     for first in range(0, wanted, step):
         names = slice(first, first + step)
-        mine = starts[names, rows], lengths[names, rows]
-        strings = hash_strings(data, mine[0].reshape(-1), mine[1].reshape(-1))
-        hashes[names, rows] = strings.hashes.reshape(step, -1)
-        powers[names, rows] = strings.powers.reshape(step, -1)
+        begins, sizes = starts[names, chosen].reshape(-1), lengths[names, chosen].reshape(-1)
+        strings = hash_strings(data, begins, sizes)
+        hashes[names, chosen] = strings.hashes.reshape(step, -1)
+        powers[names, chosen] = strings.powers.reshape(step, -1)
 
 
 def _are_plain(text: NDArray[np.uint8], places: Sequence[_Place | None]) -> bool:
     """Whether in these places of u1[n, width] all bytes are ASCII and none is a space."""
     spaces = text == _SPACE
-    if none_true(spaces) and int(text.max()) < 0x80:
+    if none_true(spaces) and int(np.maximum.reduce(text, axis=None)) < 0x80:
         return True
     blocks = [slice(place[0], sum(place)) for place in places if place is not None]
     return all(none_true(spaces[:, block]) and int(text[:, block].max()) < 0x80 for block in blocks)
@@ -297,8 +300,8 @@ def _frequent_lengths(lengths: NDArray[np.int64]) -> Iterator[tuple[int, NDArray
     count = len(lengths)
     if count < _LEAST_ROWS:
         return
-    longest = int(lengths.max())
-    if int(lengths.min()) == longest:
+    longest = int(np.maximum.reduce(lengths))
+    if int(np.minimum.reduce(lengths)) == longest:
         if 0 < longest <= _LONGEST:
             yield longest, counting(count)
         return

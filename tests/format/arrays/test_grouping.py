@@ -34,6 +34,14 @@ def test_distinct_slices(values: list[bytes]) -> None:
     assert slices_of(values) == plainly(values)
 
 
+@pytest.mark.parametrize("odd", [b"topic", b"other", b"topics", b"topi"])
+def test_slices_that_are_all_alike_but_for_one(odd: bytes) -> None:
+    for place in (0, 1, 2):
+        values = [b"topic"] * 3
+        values[place] = odd
+        assert slices_of(values) == plainly(values)
+
+
 def test_distinct_slices_of_very_different_lengths() -> None:
     values = [b"x" * 30_000, b"y", b"x" * 30_000, *[b"%d" % (n % 500) for n in range(2_000)], b"y"]
     assert slices_of(values) == plainly(values)

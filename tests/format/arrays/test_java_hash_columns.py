@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandemlog.format.arrays.byte_column import ByteColumn
-from tandemlog.format.arrays.java_hash_columns import hash_strings, java_hashes
+from tandemlog.format.arrays.java_hash_columns import hash_strings, hash_texts, java_hashes
 from tandemlog.format.java_hash import java_hash, java_hash_continued
 
 texts = st.lists(
@@ -34,6 +34,9 @@ def test_equal_to_the_plain_hash(strings: list[str], starts: list[str], times: i
     hashed = hash_strings(*arguments)
     for end in ("#", "#T#", "😀"):
         assert hashed.followed_by(end).tolist() == [java_hash(text + end) for text in strings]
+    few = hash_texts(strings)
+    assert few.hashes.tolist() == hashed.hashes.tolist()
+    assert few.powers.tolist() == hashed.powers.tolist()
     odd = np.arange(1, len(strings), 2)
     assert hashed.take(odd).java_hashes().tolist() == [java_hash(each) for each in strings[1::2]]
 

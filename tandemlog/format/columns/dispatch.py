@@ -203,7 +203,9 @@ def without_units(columns: DispatchColumns, topics: Collection[str]) -> Dispatch
 def in_own_queue(sys_flag: NDArray[np.int32]) -> NDArray[np.bool_]:
     """bool[n]: which records have a unit in the queue that they name."""
     kind = sys_flag & (TRANSACTION_MASK | INNER_BATCH)
-    own: NDArray[np.bool_] = (kind == TRANSACTION_NONE) | (kind == TRANSACTION_COMMIT)
+    own: NDArray[np.bool_] = kind == TRANSACTION_NONE
+    if not all_true(own):
+        own |= kind == TRANSACTION_COMMIT
     return own
 
 

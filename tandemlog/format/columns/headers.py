@@ -217,15 +217,13 @@ def _gather(
 
     body_start = positions + header_sizes
     # What is left for the body: all but the two length fields behind it.
-    body_length, fits = _within(fixed["body_length"].astype(np.int64), ends - body_start - 3)
-    well_formed &= fits
+    body_length = _within(fixed["body_length"].astype(np.int64), ends - body_start - 3, well_formed)
     topic_start = body_start + body_length
     topic_length = data[topic_start].view(np.int8).astype(np.int64)
     topic_start += 1
     if version_2 is not None and version_2.any():
         _read_long_topic_lengths(data, version_2.nonzero()[0], ends, topic_start, topic_length)
-    topic_length, fits = _within(topic_length, ends - topic_start - 2)
-    well_formed &= fits
+    topic_length = _within(topic_length, ends - topic_start - 2, well_formed)
     properties_start = topic_start + topic_length
     # The properties take what is left, and their length field has to say just that; it is signed,
     # so that no length above 32,767 equals it.
@@ -248,12 +246,15 @@ def _gather(
 
 
 def _within(
-    lengths: NDArray[np.int64], room: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The lengths, 0 in the place of those that do not fit their room; and which do."""
+    lengths: NDArray[np.int64], room: NDArray[np.int64], well_formed: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """The lengths, 0 in the place of those that do not fit their room: they are not well formed."""
     # As unsigned numbers the negative lengths are too large; room is never negative.
     fits = lengths.view(np.uint64) <= room.view(np.uint64)
-    return (lengths if all_true(fits) else lengths * fits), fits
+    if all_true(fits):
+        return lengths
+    well_formed &= fits
+    return lengths * fits
 
 
 def _native_words(fixed: NDArray[np.void], name: str) -> NDArray[np.uint32]:

@@ -48,13 +48,14 @@ def link(table: NDArray[np.int32], key_hash: NDArray[np.integer], first_number: 
     lasts[-1:] = len(order) - 1
     slots = ordered[firsts]
     held = table[slots].astype(np.int32)
-    held[(held < 0) | (held >= first_number)] = 0
+    # as an unsigned number one below 0 is too large
+    held *= held.view(np.uint32) < first_number
     before = np.empty(len(order), dtype=np.int32)
     before[1:] = numbers[:-1]
     before[firsts] = held
     previous = np.empty(len(order), dtype=np.int32)
     previous[order] = before
-    return Links(previous, slots, numbers[lasts], int(np.count_nonzero(held == 0)))
+    return Links(previous, slots, numbers[lasts], len(held) - int(np.count_nonzero(held)))
 
 
 def time_diffs(begin_timestamp: int, timestamps: NDArray[np.int64]) -> NDArray[np.int32]:

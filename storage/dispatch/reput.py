@@ -20,11 +20,12 @@ between two rounds:
     requests   | | | | | | | | | | | |
     rounds     ██······██······██        · until GATHER_S after the round began
 
-A round costs about a millisecond however little it dispatches, and wakes waiting long polls, so a
-round for each of many small requests would cost more than the messages do. This delays a message by
-GATHER_S at most. With MANY_BYTES left, and after a time without messages, the next round begins at
-once. After one of less than FEW_BYTES it begins PAUSE_FACTOR times later than the round took: where
-many callers wait for each of their sends, dispatch takes a quarter of a processor, not all of it.
+A round costs about half a millisecond however little it dispatches, and wakes waiting long polls,
+so a round for each of many small requests would cost more than the messages do. This delays a
+message by GATHER_S at most. With MANY_BYTES left, and after a time without messages, the next round
+begins at once. After one of less than FEW_BYTES it begins PAUSE_FACTOR times later than the round
+took: where many callers wait for each of their sends, dispatch takes a quarter of a processor, not
+all of it.
 """
 
 import logging

@@ -3,8 +3,8 @@
     20 queue offset | 28 physical offset        next to each other: one 16-byte write
     56 store time   | 64 store host             the same (12 bytes later after an IPv6 born host)
 
-Many records are written through window views, a few with struct: each numpy call costs as much
-as some ten records.
+Many records are written through window views, a few with struct: the dozen numpy calls cost as
+much as some twenty records.
 """
 
 from struct import Struct
@@ -28,7 +28,7 @@ from ..record.sys_flag import BORN_HOST_IPV6, STORE_HOST_IPV6
 _OFFSETS: Final = Struct(">qq")
 _OFFSETS_DTYPE: Final = np.dtype([("queue_offset", ">i8"), ("physical_offset", ">i8")])
 _TIME: Final = Struct(">q")
-_FEW_RECORDS: Final = 64
+_FEW_RECORDS: Final = 32
 _LOW_FLAG_BYTE: Final = SYS_FLAG_OFFSET + 3
 """Where the system flag's bits for the hosts are."""
 

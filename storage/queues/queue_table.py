@@ -22,7 +22,7 @@ are filled before they are published.
 
 import threading
 from collections.abc import Sequence
-from itertools import repeat
+from operator import itemgetter
 from struct import pack
 
 import numpy as np
@@ -41,6 +41,13 @@ LEAST_SLOTS = 64
 SLOTS_PER_QUEUE = 16
 
 
+class _Numbers(dict[str, int]):
+    """Of topics; -1 for one that has none."""
+
+    def __missing__(self, topic: str) -> int:
+        return -1
+
+
 class QueueTable:
     """See the module. Raises ValueError for ids and counts beyond MAX_QUEUE_ID and MAX_QUEUES."""
 
@@ -48,7 +55,7 @@ class QueueTable:
         # calloc gives untouched pages that take no memory, so the array need never be moved
         self.next_queue_offsets: NDArray[np.int64] = np.zeros(MAX_QUEUES, dtype=np.int64)
         self._names: list[tuple[str, int]] = []
-        self._topic_numbers: dict[str, int] = {}
+        self._topic_numbers = _Numbers()
         self._starts = np.zeros(16, dtype=np.int64)
         self._lengths = np.zeros(16, dtype=np.int64)
         self._flat = np.full(64, -1, dtype=np.int64)
@@ -115,8 +122,9 @@ class QueueTable:
             return np.array(
                 [self.get(topics[topic], queue_id) for topic, queue_id in few], np.int64
             )
-        looked_up = map(self._topic_numbers.get, topics, repeat(-1))
-        numbers = np.frombuffer(pack(f"{len(topics)}q", *looked_up), np.int64)
+        # of one name alone it would be no tuple
+        looked_up = itemgetter("", *topics)(self._topic_numbers)
+        numbers = np.frombuffer(pack(f"{len(looked_up)}q", *looked_up), np.int64)[1:]
         # An unknown topic's number is that of the last run, which is empty.
         lengths, starts = self._lengths[numbers][queue_topics], self._starts[numbers][queue_topics]
         ids = queue_ids.astype(np.int64)

@@ -24,7 +24,7 @@ from ..disk.file_system import Buffer
 # Copying opaque cells is three times as fast as copying their three fields.
 CELL = np.dtype(f"V{UNIT_SIZE}")
 
-MEMORY_BYTES = 64 << 20
+MEMORY_BYTES = 128 << 20
 MAX_WIDTH = 1024
 MIN_WIDTH = 16
 MIN_ROWS = 256

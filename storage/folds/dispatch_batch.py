@@ -48,7 +48,7 @@ class DispatchBatch:
 
     def rows_of(self, topic: str) -> NDArray[np.int64]:
         """The rows of the records of this topic, ascending."""
-        if topic not in self.columns.topics:
+        if topic not in self._topics:
             return _NO_ROWS
         number = self.columns.topics.index(topic)
         rows: NDArray[np.int64] = (self.columns.topic_index == number).nonzero()[0]
@@ -56,7 +56,12 @@ class DispatchBatch:
 
     def has_any(self, topics: Collection[str]) -> bool:
         """Whether there is a record of one of these topics: most batches have none of a service."""
-        return any(topic in self.columns.topics for topic in topics)
+        return not self._topics.isdisjoint(topics)
+
+    @cached_property
+    def _topics(self) -> frozenset[str]:
+        """Each fold asks for several of them, and a batch may have thousands."""
+        return frozenset(self.columns.topics)
 
     @cached_property
     def naming(self) -> NDArray[np.int64]:

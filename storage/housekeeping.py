@@ -38,17 +38,19 @@ FLAG_INTERVAL_S = 5.0
 RESERVE_INTERVAL_S = 5.0
 JOIN_TIMEOUT_S = 60.0
 REST_PER_WORK = 25.0
-LONGEST_REST_S = 10.0
+LONGEST_REST_S = 5.0
+CHECKPOINT_REST_S = 10.0
 
 
 @dataclass(slots=True)
 class Task:
     """`turn` is called `interval_s` after its last end, later where that took much processor time;
-    `failed` says why the last turn did not work."""
+    but not by more than `longest_rest_s`; `failed` says why the last turn did not work."""
 
     name: str
     interval_s: float
     turn: Callable[[], object]
+    longest_rest_s: float = LONGEST_REST_S
     due_s: float = 0.0
     failed: str = ""
 
@@ -89,7 +91,8 @@ class StoreKeeper:
             if now >= task.due_s:
                 began = self._clock.thread_time()
                 self._turn(task)
-                rest = min(REST_PER_WORK * (self._clock.thread_time() - began), LONGEST_REST_S)
+                rest = REST_PER_WORK * (self._clock.thread_time() - began)
+                rest = min(rest, task.longest_rest_s)
                 task.due_s = self._clock.monotonic() + max(task.interval_s, rest)
         return max(0.0, min(task.due_s for task in self.tasks) - self._clock.monotonic())
 
@@ -118,7 +121,7 @@ def housekeeping(
     """The tasks in the table's order; `clean` is retention."""
     config = parts.config
     return [
-        Task("checkpoint", config.checkpoint_interval_ms / 1000, persist),
+        Task("checkpoint", config.checkpoint_interval_ms / 1000, persist, CHECKPOINT_REST_S),
         Task("consumer-offsets", OFFSETS_INTERVAL_S, lambda: save_offsets(parts)),
         Task(RETENTION, config.retention.check_interval_ms / 1000, clean),
         Task("producers", FORGET_INTERVAL_S, lambda: forget_producers(parts)),

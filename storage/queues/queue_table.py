@@ -123,8 +123,8 @@ class QueueTable:
                 [self.get(topics[topic], queue_id) for topic, queue_id in few], np.int64
             )
         # of one name alone it would be no tuple
-        looked_up = itemgetter("", *topics)(self._topic_numbers)
-        numbers = np.frombuffer(pack(f"{len(looked_up)}q", *looked_up), np.int64)[1:]
+        looked_up = itemgetter("", "", *topics)(self._topic_numbers)
+        numbers = np.frombuffer(pack(f"{len(looked_up)}q", *looked_up), np.int64)[2:]
         # An unknown topic's number is that of the last run, which is empty.
         lengths, starts = self._lengths[numbers][queue_topics], self._starts[numbers][queue_topics]
         ids = queue_ids.astype(np.int64)

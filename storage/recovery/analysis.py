@@ -1,7 +1,7 @@
 """Analyzes a store before anything in it is changed: where its log ends, and what is wrong.
 
     recovery point of ours     scan from min(dispatched, flushed), CRC included, to the end; so the
-                               work is what was written in the last second before the stop; of a
+                               work is what came since the last checkpoint; of a
                                log that was restored, from its last part
     none (RocketMQ's store)    scan everything; CRC too where the stop was not clean
 

@@ -75,11 +75,18 @@ AWAY_S = 0.5
 ResultT = TypeVar("ResultT")
 
 
+SOON = 30
+"""Attempts that follow each other quickly, some three seconds."""
+
+
 def pauses() -> "tenacity.wait.wait_base":
-    """Between attempts: a tenth of a second at most, and something by chance. A node that comes
-    back after a crash serves after one or two seconds, and a client should not sleep through a
-    further quarter."""
-    return tenacity.wait_exponential(multiplier=0.02, max=0.1) + tenacity.wait_random(0, 0.03)
+    """Between attempts. A node that comes back after a crash serves after one or two seconds, and a
+    client should not sleep through a further quarter: a tenth of a second at most while it may be
+    such a node, later a quarter, and always something by chance."""
+    quick = tenacity.wait_exponential(multiplier=0.02, max=0.1)
+    return tenacity.wait_chain(*SOON * [quick], tenacity.wait_fixed(0.25)) + tenacity.wait_random(
+        0, 0.03
+    )
 
 
 class Connection:

@@ -16,6 +16,7 @@ from functools import lru_cache
 from ..cluster.unknown_topics import unknown_topics
 from ..errors import (
     InvalidMessageError,
+    PermissionDeniedError,
     TandemlogError,
     TopicNotWritableError,
     UnknownQueueError,
@@ -112,15 +113,15 @@ class RouteTable:
 
     async def refresh(self) -> None:
         """Asks for every known topic again; what cannot be asked now stays as it is."""
-        topics = list(self._routes)
+        before = dict(self._routes)
         try:
-            found = await self._found(topics) if topics else {}
+            found = await self._found([*before]) if before else {}
         except TandemlogError as error:
             logger.debug("routes not refreshed: %s", error)
             return
-        for topic in topics:
+        for topic, route in before.items():
             try:
-                await self._load(topic, found)
+                await self._load(topic, found, route)
             except TandemlogError as error:
                 logger.debug("route not refreshed: topic=%s %s", topic, error)
 
@@ -128,22 +129,28 @@ class RouteTable:
         """As `load` of each of them, with few requests for thousands."""
         for topic in topics:
             check_topic(topic)
+        before = {topic: self._routes.get(topic) for topic in topics}
         found = await self._found(topics) if len(topics) > 1 else {}
-        for topic in topics:
-            await self._load(topic, found)
+        for topic, route in before.items():
+            await self._load(topic, found, route)
 
     async def _found(self, topics: Sequence[str]) -> dict[str, admin_pb2.Topic]:
-        """Topics by name; none where the master does not know one, which it need not name."""
+        """Topics by name; none where the master refuses the request for one of them, which it need
+        not name: each is asked for by itself then."""
         try:
             return {each.name: each for each in await self._fetch(topics)}
-        except UnknownTopicError:
+        except (PermissionDeniedError, UnknownTopicError):
             return {}
 
-    async def _load(self, topic: str, found: Mapping[str, admin_pb2.Topic]) -> None:
-        if topic in found:
-            self._take(found[topic])
-        else:
+    async def _load(
+        self, topic: str, found: Mapping[str, admin_pb2.Topic], before: Route | None
+    ) -> None:
+        """A route that is not the one of `before` came while `found` was asked for, and is newer;
+        one that is gone by now is asked for again by the next send."""
+        if topic not in found:
             await self.load(topic)
+        elif self._routes.get(topic) is before:
+            self._take(found[topic])
 
     async def _names(self) -> list[str]:
         """Of all topics, to propose one; none if the master cannot be asked."""

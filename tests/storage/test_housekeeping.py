@@ -29,6 +29,9 @@ def test_a_task_that_works_much_rests_in_proportion() -> None:
     work[0] = 10.0
     clock.advance(REST_PER_WORK * 0.1)
     assert keeper.run_due() == pytest.approx(LONGEST_REST_S)
+    keeper.tasks[0].longest_rest_s = 2 * LONGEST_REST_S
+    clock.advance(LONGEST_REST_S)
+    assert keeper.run_due() == pytest.approx(2 * LONGEST_REST_S)
 
 
 def test_a_task_that_waits_does_not_rest() -> None:

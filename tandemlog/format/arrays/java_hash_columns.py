@@ -100,28 +100,34 @@ def hash_strings(
 
 def hash_texts(texts: Sequence[str]) -> HashedStrings:
     """The same of a few texts, for which a loop is cheaper; no lone surrogates."""
-    known = [_hash_of(text) for text in texts]
+    known = [_hash_of_name(text) for text in texts]
     both = np.array(known, np.uint32).reshape(-1, 2)
     return HashedStrings(both[:, 0].copy(), both[:, 1].copy())
 
 
-@lru_cache(maxsize=1024)
 def _hash_of(text: str) -> tuple[int, int]:
     """Its hash as an unsigned number, and the power of its length."""
     units = len(text) + sum(character > "\uffff" for character in text)
     return java_hash(text) & _MASK, pow(_BASE, units, 1 << 32)
 
 
+_hash_of_name = lru_cache(maxsize=1024)(_hash_of)
+
+
 def hash_rows(text: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """The hashes, u4[n], of ASCII strings that are all as long as the rows of u4[n, width]."""
     width = text.shape[1]
-    hashes: NDArray[np.uint32] = np.einsum("ij,j->i", text, _weights(width))
+    weights = _kept_weights(width) if width <= _KEPT_WIDTH else _weights(width)
+    hashes: NDArray[np.uint32] = np.einsum("ij,j->i", text, weights)
     return hashes
 
 
-@lru_cache(maxsize=256)
 def _weights(width: int) -> NDArray[np.uint32]:
     return _powers_up_to(width)[0][width - 1 :: -1].copy()
+
+
+_KEPT_WIDTH: Final = 256
+_kept_weights = lru_cache(maxsize=_KEPT_WIDTH)(_weights)
 
 
 def powers_of(lengths: NDArray[np.int64]) -> NDArray[np.uint32]:

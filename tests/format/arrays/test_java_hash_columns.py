@@ -1,5 +1,7 @@
 """Hashes of many strings equal the plain ones."""
 
+import tracemalloc
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,3 +57,19 @@ def test_long_strings_and_many() -> None:
     assert java_hashes(column.data, column.starts, column.lengths).tolist() == [
         java_hash(each) for each in strings
     ]
+
+
+def test_long_strings_are_not_kept() -> None:
+    """Anyone who may send chooses them."""
+    strings = [f"{number:06d}" + 30_000 * "x" + "é" for number in range(200)]
+    column = ByteColumn.of(strings)
+    hash_strings(column.data, column.starts, column.lengths)  # the table of powers grows once
+    strings = [text[::-1] for text in strings]
+    column = ByteColumn.of(strings)
+    tracemalloc.start()
+    try:
+        hash_strings(column.data, column.starts, column.lengths)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 100_000

@@ -99,6 +99,53 @@ async def test_one_topic_that_is_gone_stands_for_itself() -> None:
         await table.load_all(names)
 
 
+async def test_a_topic_that_may_no_longer_be_seen_keeps_no_other_from_a_refresh() -> None:
+    """A node refuses the whole request, and names one topic."""
+    master = Master(
+        a=admin_pb2.Topic(name="a", write_queues=2, perm=6),
+        secret=admin_pb2.Topic(name="secret", write_queues=2, perm=6),
+    )
+    denied: set[str] = set()
+
+    async def fetch(asked: Sequence[str]) -> list[admin_pb2.Topic]:
+        if denied.intersection(asked):
+            raise errors.PermissionDeniedError("no right to see 'secret'")
+        return await master.fetch(asked)
+
+    table = RouteTable(fetch, lambda _: 1)
+    await table.load_all(["a", "secret"])
+    denied.add("secret")
+    master.topics["a"].write_queues = 8
+    await table.refresh()
+    route = table.get("a")
+    assert route is not None
+    assert route.queues == 8
+
+
+async def test_a_refresh_takes_no_route_back_that_is_newer() -> None:
+    """The topic was created again with fewer queues while a refresh was under way."""
+    master = Master(
+        a=admin_pb2.Topic(name="a", write_queues=8, perm=6),
+        b=admin_pb2.Topic(name="b", write_queues=8, perm=6),
+    )
+    older = [*master.topics.values()]
+
+    async def fetch(asked: Sequence[str]) -> list[admin_pb2.Topic]:
+        if len(asked) > 1 and master.topics["a"].write_queues == 2:
+            table.forget(["a"])
+            await table.load("a")
+            return older
+        return await master.fetch(asked)
+
+    table = RouteTable(fetch, lambda _: 1)
+    await table.load_all(["a", "b"])
+    master.topics["a"] = admin_pb2.Topic(name="a", write_queues=2, perm=6)
+    await table.refresh()
+    route = table.get("a")
+    assert route is not None
+    assert route.queues == 2
+
+
 @pytest.mark.parametrize(
     ("topic", "error"),
     [

@@ -71,22 +71,20 @@ AGAIN_S, AGAIN_MOST_S = 1.0, 60.0
 """Until a seed that has never answered is asked again: at first, and at most."""
 AWAY_S = 0.5
 """Between two rounds of questions while the cluster is away."""
+QUICK_ATTEMPTS = 30
+"""So many follow each other quickly; see pauses."""
 
 ResultT = TypeVar("ResultT")
 
 
-SOON = 30
-"""Attempts that follow each other quickly, some three seconds."""
-
-
 def pauses() -> "tenacity.wait.wait_base":
     """Between attempts. A node that comes back after a crash serves after one or two seconds, and a
-    client should not sleep through a further quarter: a tenth of a second at most while it may be
-    such a node, later a quarter, and always something by chance."""
+    client should not sleep through a further quarter: a tenth of a second at most for some three
+    seconds, later a quarter, and always something by chance."""
     quick = tenacity.wait_exponential(multiplier=0.02, max=0.1)
-    return tenacity.wait_chain(*SOON * [quick], tenacity.wait_fixed(0.25)) + tenacity.wait_random(
-        0, 0.03
-    )
+    later = tenacity.wait_fixed(0.25)
+    chance = tenacity.wait_random(0, 0.03)
+    return tenacity.wait_chain(*QUICK_ATTEMPTS * [quick], later) + chance
 
 
 class Connection:

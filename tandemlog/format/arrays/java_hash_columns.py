@@ -67,7 +67,7 @@ class HashedStrings:
 
     def followed_by(self, text: str) -> NDArray[np.int32]:
         """Of the texts that begin with string i and end in `text`, the same for all."""
-        hashed, power = _hash_of(text)
+        hashed, power = _kept_hash_of(text)
         whole: NDArray[np.uint32] = self.hashes * np.uint32(power) + np.uint32(hashed)
         return whole.view(np.int32)
 
@@ -100,7 +100,7 @@ def hash_strings(
 
 def hash_texts(texts: Sequence[str]) -> HashedStrings:
     """The same of a few texts, for which a loop is cheaper; no lone surrogates."""
-    known = [_hash_of_name(text) for text in texts]
+    known = [_kept_hash_of(text) for text in texts]
     both = np.array(known, np.uint32).reshape(-1, 2)
     return HashedStrings(both[:, 0].copy(), both[:, 1].copy())
 
@@ -111,7 +111,8 @@ def _hash_of(text: str) -> tuple[int, int]:
     return java_hash(text) & _MASK, pow(_BASE, units, 1 << 32)
 
 
-_hash_of_name = lru_cache(maxsize=1024)(_hash_of)
+# for names that come again; texts of records are not kept
+_kept_hash_of = lru_cache(maxsize=1024)(_hash_of)
 
 
 def hash_rows(text: NDArray[np.uint32]) -> NDArray[np.uint32]:

@@ -8,7 +8,7 @@ import pytest
 
 from fakes.fake_cluster import running_cluster
 from tandemlog import AsyncAdmin, AsyncConsumer, AsyncProducer, Message, errors
-from tandemlog.cluster.connection import Connection, ConnectionOptions
+from tandemlog.cluster.connection import QUICK_ATTEMPTS, Connection, ConnectionOptions
 from tandemlog.cluster.node import Node
 from tandemlog.errors import NodeUnavailableError, NotMasterError, TandemlogError, UnknownTopicError
 
@@ -64,6 +64,14 @@ async def test_another_node_is_asked_after_a_pause(pauses: list[float]) -> None:
     assert await asked.result() == "yes"
     assert (asked.nodes, asked.left) == (NODES, NODES[:2])
     assert [0.02 <= pause <= 0.13 for pause in pauses] == [True, True]
+
+
+async def test_a_long_outage_is_asked_about_less_often(pauses: list[float]) -> None:
+    asked = Asked(*(NodeUnavailableError("gone") for _ in range(QUICK_ATTEMPTS + 5)), "yes")
+    assert await asked.result() == "yes"
+    assert len(pauses) == QUICK_ATTEMPTS + 5
+    assert max(pauses[: QUICK_ATTEMPTS - 1]) <= 0.13
+    assert min(pauses[-4:]) >= 0.25
 
 
 async def test_an_error_that_stays_ends_it(pauses: list[float]) -> None:

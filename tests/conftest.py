@@ -17,6 +17,7 @@ from hypothesis import settings
 
 import tandemlog  # noqa: F401 - before gRPC, which a test may load first: see there
 from helpers import borrowed_disk, needs
+from helpers.closed_loops import leave_out_closed_loops
 from helpers.second_runs import SecondRuns, give_second_runs
 
 # The same examples in every run, and none fails because the machine is busy.
@@ -25,6 +26,8 @@ settings.load_profile("tandemlog")
 
 # Nodes inherit it, however a test starts them.
 os.environ.update(borrowed_disk.ENVIRONMENT)
+
+leave_out_closed_loops()
 
 # A shell starts what runs in the background with SIGINT ignored, and every program started from
 # there inherits that: one that a test interrupts would not notice.

@@ -18,7 +18,7 @@ import pytest
 
 ALLOWED = 3
 """In one run of `make fast` or `make slow`, of about 11,400 and 490 tests."""
-EXACT = frozenset({"format", "storage", "ha", "sim", "model", "fuzz"})
+EXACT = frozenset({"format", "storage", "ha", "sim", "model"})
 """Folders of tests/ whose tests depend on nothing but their input."""
 
 

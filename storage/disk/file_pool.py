@@ -33,7 +33,8 @@ Handle = TypeVar("Handle", int, Path)
 
 DRAFT_NAME = "queue.new"
 SYNC_TOGETHER = 64
-MOST_OPEN = 8192
+MOST_OPEN = 65_536
+"""A write into a file that is open costs 10 µs, and 23 µs into one that is opened for it."""
 LOOKED_AT = 256
 
 

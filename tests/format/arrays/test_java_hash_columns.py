@@ -61,7 +61,7 @@ def test_long_strings_and_many() -> None:
 
 def test_long_strings_are_not_kept() -> None:
     """Anyone who may send chooses them."""
-    strings = [f"{number:06d}" + 30_000 * "x" + "é" for number in range(200)]
+    strings = [f"{number:06d}" + 3_000 * "x" + "é" for number in range(60)]
     column = ByteColumn.of(strings)
     hash_strings(column.data, column.starts, column.lengths)  # the table of powers grows once
     strings = [text[::-1] for text in strings]

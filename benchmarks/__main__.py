@@ -7,22 +7,27 @@ import sys
 from pathlib import Path
 
 from benchmarks import history
-from benchmarks.harness import Figure, bring_in_memory, report
-from benchmarks.scratch import scratch_folder
+from benchmarks.harness.figures import Figure, bring_in_memory, report
+from benchmarks.harness.scratch import scratch_folder
 
 MODULES = (
-    "append", "many_topics", "produce", "sync_flush", "catch_up", "pull", "restart", "memory",
-    "segments", "live", "failover", "coordination", "secure", "columns", "filters", "importing",
-    "delays", "work", "transactions", "archiving", "cold_reads", "restore", "scrub", "console",
-    "waiting_stages",
+    "store.append", "node.many_topics", "clients.produce", "store.sync_flush",
+    "replication.catch_up", "clients.pull", "node.restart", "node.memory", "spark.segments",
+    "spark.live", "replication.failover", "replication.coordination", "clients.secure",
+    "clients.columns", "store.filters", "clients.importing", "messaging.delays",
+    "messaging.work", "messaging.transactions", "archive.archiving", "archive.cold_reads",
+    "archive.restore", "store.scrub", "node.console", "stages.waiting_stages",
 )  # fmt: skip
-ASKED_FOR = {"peers": "peers.side_by_side", "rocketmq": "rocketmq"}
+EACH_TIME = {module.rpartition(".")[2]: module for module in MODULES}
+"""What `make bench` runs, in this order: name -> module."""
+ASKED_FOR = {"peers": "peers.side_by_side", "rocketmq": "peers.rocketmq_slave"}
 """Run only by name, since they fetch other programs: name -> module."""
+EVERY = EACH_TIME | ASKED_FOR
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    every = ", ".join((*MODULES, *ASKED_FOR))
+    every = ", ".join(EVERY)
     # no choices: argparse would refuse an empty list
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {every}")
     parser.add_argument(
@@ -32,12 +37,12 @@ def main() -> int:
         "has fallen",
     )
     given = parser.parse_args()
-    names = given.names or MODULES
-    if unknown := sorted(set(names) - {*MODULES, *ASKED_FOR}):
+    names = given.names or list(EACH_TIME)
+    if unknown := sorted(set(names) - set(EVERY)):
         parser.error(f"no benchmark {', '.join(unknown)}: choose from {every}")
     figures: list[Figure] = []
     for name in names:
-        module = importlib.import_module(f"benchmarks.{ASKED_FOR.get(name, name)}")
+        module = importlib.import_module(f"benchmarks.{EVERY[name]}")
         with scratch_folder(name) as folder:
             print(f"{name}: {(module.__doc__ or '').splitlines()[0]}", file=sys.stderr, flush=True)
             bring_in_memory(folder, 4 << 30)

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree.ElementTree import Element, tostring
 
-from benchmarks.harness import Figure, number
+from benchmarks.harness.figures import Figure, number
 from tandemlog_server.cli.report.markup import element
 
 FILE = Path(__file__).with_name("history.jsonl")

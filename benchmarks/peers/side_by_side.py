@@ -14,8 +14,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.harness import Figure, bring_in_memory, number
-from benchmarks.nodes import cluster, cpu_seconds_of
+from benchmarks.harness.figures import Figure, bring_in_memory, number
+from benchmarks.harness.nodes import cluster, cpu_seconds_of
 from benchmarks.peers import kafka
 from benchmarks.peers.measures import Comparison, Measured, percentile
 

@@ -16,10 +16,10 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.harness import Figure, bring_in_memory, report
-from benchmarks.nodes import cluster, memory_mb
+from benchmarks.harness.figures import Figure, bring_in_memory, report
+from benchmarks.harness.nodes import cluster, memory_mb
+from benchmarks.harness.scratch import scratch_folder
 from benchmarks.peers import kafka
-from benchmarks.scratch import scratch_folder
 from benchmarks.seeds import page, servers, turns
 from benchmarks.seeds.programs import JavaProgram
 from benchmarks.seeds.sides import KafkaSide, RemotingSide, Size

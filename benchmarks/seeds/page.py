@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from benchmarks.harness import Figure, number
+from benchmarks.harness.figures import Figure, number
 from benchmarks.peers import kafka
 from benchmarks.seeds.sides import (
     OWN_CLIENT,

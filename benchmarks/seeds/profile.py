@@ -20,8 +20,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.harness.scratch import scratch_folder
 from benchmarks.peers.kafka import fetch_package
-from benchmarks.scratch import scratch_folder
 from benchmarks.seeds import servers
 from benchmarks.seeds.programs import BUILD, JavaProgram
 from benchmarks.seeds.servers import Server

@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, Self
 
-from benchmarks.nodes import cpu_seconds_of
+from benchmarks.harness.nodes import cpu_seconds_of
 from benchmarks.peers.kafka import ROOT
 
 SOURCES = Path(__file__).resolve().parent / "java"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.nodes import cluster, cpu_seconds_of, memory_mb
+from benchmarks.harness.nodes import cluster, cpu_seconds_of, memory_mb
 from benchmarks.peers import kafka
 from benchmarks.seeds.programs import FULL_SPEED
 from interop.rocketmq import Broker, NameServer, StoreSizes

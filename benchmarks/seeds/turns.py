@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks.harness import bring_in_memory
+from benchmarks.harness.figures import bring_in_memory
 from benchmarks.seeds.sides import (
     OWN_CLIENT,
     PACED,

@@ -1,1 +1,1 @@
-"""Where a message waits: the programs that note the moments, and the arithmetic of the table."""
+"""Where a message waits: the programs that note the moments, and the table of the stages."""

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks.harness import Figure
+from benchmarks.harness.figures import Figure
 from benchmarks.history import FILE, LAST, Ratio, Run, add_run, drawn, fallen, read_runs, run_of
 
 

@@ -11,7 +11,7 @@ from helpers.running import ROOT
 
 BENCHMARK = """
 import sys, time
-from benchmarks.scratch import scratch_folder
+from benchmarks.harness.scratch import scratch_folder
 with scratch_folder("test") as folder:
     (folder / "n0").mkdir()
     (folder / "n0" / "store").write_bytes(b"gigabytes")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from benchmarks.harness import Figure
+from benchmarks.harness.figures import Figure
 from benchmarks.seeds import page
 from benchmarks.seeds.__main__ import FULL, QUICK
 from benchmarks.seeds.profile import read_stacks, shares

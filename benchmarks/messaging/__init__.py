@@ -1,0 +1,1 @@
+"""How fast messages go that are delayed, sent in transactions, or shared out as work."""

@@ -9,7 +9,8 @@ archive       archive, backup, restore
 spark         Spark over files and over a live cluster
 stages        where a message waits on its way
 peers, seeds  other message logs beside this one, and their clients on a node
-harness       what all of them share
+harness       what all of them share, and the load that many of them measure
 
+A package imports from itself and the harness; stages and seeds also from peers.
 history.py keeps the ratios of each run in history.jsonl.
 """

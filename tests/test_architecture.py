@@ -183,6 +183,13 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
 }
 
+# What a package of benchmarks imports from beside itself, where that is not the harness alone.
+BENCHMARKS_SHARE: dict[str, tuple[str, ...]] = {
+    "harness": (),
+    "seeds": ("harness", "peers"),
+    "stages": ("harness", "peers"),
+}
+
 # Outside packages that a layer must not know.
 FORBIDDEN: dict[str, tuple[str, ...]] = {
     "tandemlog.format": ("grpc", "asyncio", "threading", "time", "random", "os", "socket"),
@@ -373,6 +380,18 @@ def test_rooms_stand_on_floors() -> None:
                 continue
             if theirs[1] != "__init__" and floor_of.get(theirs, 0) >= floor_of[mine]:
                 wrong.append(f"{path.relative_to(ROOT)}:{line} imports {name}: not a lower floor")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_benchmarks_share_the_harness_alone() -> None:
+    wrong = []
+    for path in sorted((ROOT / "benchmarks").glob("*/**/*.py")):
+        own = path.relative_to(ROOT / "benchmarks").parts[0]
+        allowed = {own, *BENCHMARKS_SHARE.get(own, ("harness",))}
+        for name, line in imports(path, ast.parse(path.read_text())):
+            root, _, rest = name.partition(".")
+            if root == "benchmarks" and rest.split(".")[0] not in allowed:
+                wrong.append(f"{path.relative_to(ROOT)}:{line} imports {name}")
     assert not wrong, "\n".join(wrong)
 
 

@@ -11,10 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.clients.produce import send_many_rate, send_rate
-from benchmarks.clients.pull import BODY, COUNT, fill, rate
 from benchmarks.harness.figures import Figure, bring_in_memory, medians_in_turns
 from benchmarks.harness.nodes import cluster
+from benchmarks.harness.pulls import BODY, COUNT, fill, rate
+from benchmarks.harness.puts import send_many_rate, send_rate
 from benchmarks.harness.workload import BODY_BYTES
 from tandemlog.archive.archive_reader import newest_manifest
 from tandemlog.archive.folder_store import FolderStore

@@ -1,44 +1,11 @@
 """Pull of 1 KiB bodies by one client, bytes delivered."""
 
-import time
 from pathlib import Path
 
-import numpy as np
-
-import tandemlog
+from benchmarks.harness import pulls
 from benchmarks.harness.figures import Figure, median_of
 from benchmarks.harness.nodes import cluster
-from benchmarks.harness.workload import QUEUES, topics
-from tandemlog import Security
 from tandemlog.memory import keep_freed_memory
-
-COUNT = 400_000
-BODY = 1_024
-
-
-def rate(endpoint: str, security: Security | None = None) -> float:
-    """Body bytes per second, from the first queue's start to the last one's end."""
-    with (
-        tandemlog.Consumer(endpoint, security=security) as consumer,
-        consumer.follow(topics(1)[0], start=tandemlog.EARLIEST, until_end=True) as stream,
-    ):
-        count = 0
-        began = time.perf_counter()
-        for batch in stream.batches():
-            count += len(batch)
-        seconds = time.perf_counter() - began
-    if count != COUNT:
-        raise RuntimeError(f"{count} of {COUNT} messages were read")
-    return count * BODY / seconds
-
-
-def fill(endpoint: str, security: Security | None = None) -> None:
-    """COUNT messages, dispatched."""
-    data = np.random.default_rng(1).integers(0, 256, COUNT * BODY, np.uint8)
-    bodies = (data, np.arange(COUNT + 1, dtype=np.int64) * BODY)
-    with tandemlog.Producer(endpoint, security=security) as producer:
-        producer.send_many(topics(1)[0], bodies, queues=np.arange(COUNT, dtype=np.int32) % QUEUES)
-    time.sleep(1)
 
 
 def run(folder: Path) -> list[Figure]:
@@ -46,6 +13,6 @@ def run(folder: Path) -> list[Figure]:
     keep_freed_memory()
     with cluster(folder, 1) as local:
         endpoint = local.nodes[0].endpoint
-        fill(endpoint)
-        bytes_per_s = median_of(3, lambda: rate(endpoint))
+        pulls.fill(endpoint)
+        bytes_per_s = median_of(3, lambda: pulls.rate(endpoint))
     return [Figure("pull, 1 KiB bodies", bytes_per_s / 1e6, "MB/s", goal=500)]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks.clients import produce, pull
+from benchmarks.harness import pulls, puts
 from benchmarks.harness.figures import Figure, bring_in_memory
 from benchmarks.harness.nodes import cluster
 from benchmarks.harness.workload import topics
@@ -47,7 +47,7 @@ def caller(local: LocalCluster) -> Security:
     if local.security is None:
         return Security()
     token = new_token()
-    mine = (*topics(produce.TOPICS), "nothing-of-this-*")
+    mine = (*topics(puts.TOPICS), "nothing-of-this-*")
     with edited(local.security.access_file) as access:
         access.add_token("bench", hash_of(token), Grant(read=mine, write=mine))
     return Security(local.security.client.ca_file, token=token)
@@ -55,16 +55,16 @@ def caller(local: LocalCluster) -> Security:
 
 def send_many(security: Security, local: LocalCluster, folder: Path) -> float:
     bring_in_memory(folder, 1 << 28)
-    return produce.send_many_rate(local.endpoints.split(","), security=security)
+    return puts.send_many_rate(local.endpoints.split(","), security=security)
 
 
 def send(security: Security, local: LocalCluster, folder: Path) -> float:
     bring_in_memory(folder, 1 << 28)
-    return produce.send_rate(local.endpoints.split(","), security=security)
+    return puts.send_rate(local.endpoints.split(","), security=security)
 
 
 def pulled(security: Security, local: LocalCluster, _: Path) -> float:
-    return pull.rate(local.endpoints, security) / 1e6
+    return pulls.rate(local.endpoints, security) / 1e6
 
 
 def medians(measures: Sequence[Callable[[], float]]) -> list[float]:
@@ -80,9 +80,9 @@ def medians(measures: Sequence[Callable[[], float]]) -> list[float]:
 def run(folder: Path) -> list[Figure]:
     keep_freed_memory()  # as docs/client.md tells a program that reads fast
     with (
-        cluster(folder / "plain", produce.TOPICS) as plain,
-        cluster(folder / "tls", produce.TOPICS, without_access, secure=True) as tls,
-        cluster(folder / "secured", produce.TOPICS, without_certificates, secure=True) as secured,
+        cluster(folder / "plain", puts.TOPICS) as plain,
+        cluster(folder / "tls", puts.TOPICS, without_access, secure=True) as tls,
+        cluster(folder / "secured", puts.TOPICS, without_certificates, secure=True) as secured,
     ):
         clusters = (plain, tls, secured)
         callers = (Security(), Security(tls.client.ca_file), caller(secured))
@@ -106,7 +106,7 @@ def run(folder: Path) -> list[Figure]:
         callers = (Security(), Security(tls.client.ca_file), caller(secured))
         wait_for_access(secured, callers[2])
         for one, who in zip(clusters, callers, strict=True):
-            pull.fill(one.endpoints, who)
+            pulls.fill(one.endpoints, who)
         measures = [
             partial(pulled, who, one, folder) for who, one in zip(callers, clusters, strict=True)
         ]

@@ -1,1 +1,1 @@
-"""What the benchmarks share: figures and their goals, nodes, messages, folders."""
+"""What the benchmarks share: figures and their goals, nodes, messages, loads."""

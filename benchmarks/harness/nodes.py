@@ -3,8 +3,6 @@
 import contextlib
 import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 
 import tandemlog
 from benchmarks.harness.workload import QUEUES, topics
+from tandemlog import Message
 from tandemlog.cluster.topology import Topology
 from tandemlog.errors import TandemlogError
 from tandemlog_server.cli.local.local_cluster import LocalCluster, Wishes, plan_cluster
@@ -81,6 +80,19 @@ def wait_ready(local: LocalCluster, timeout_s: float = 60) -> Topology:
             time.sleep(0.02)
 
 
+def first_put(local: LocalCluster) -> float:
+    """Kill the first node: seconds from its new start to the answer to a put."""
+    node = local.nodes[0]
+    if node.process is not None:
+        node.process.kill()
+        node.process.wait()
+    began = time.perf_counter()
+    local.start_node(node)
+    with tandemlog.Producer(node.endpoint) as producer:
+        producer.send(Message(topics(1)[0], b"the first one")).result(60)
+    return time.perf_counter() - began
+
+
 def cpu_seconds_of(process: int) -> float:
     """Processor time of a process and of its children that have ended, user and system mode."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
@@ -92,13 +104,3 @@ def memory_mb(process: int) -> float:
     status = Path(f"/proc/{process}/status").read_text()
     fields = dict(line.split(":", 1) for line in status.splitlines())
     return int(fields["RssAnon"].split()[0]) / 1024
-
-
-def start_node(config: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tandemlog", "node", "--config", str(config)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=dict(os.environ),
-    )

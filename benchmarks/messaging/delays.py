@@ -15,9 +15,8 @@ import numpy as np
 
 import tandemlog
 from benchmarks.harness.figures import Figure
-from benchmarks.harness.nodes import cluster, memory_mb
+from benchmarks.harness.nodes import cluster, first_put, memory_mb
 from benchmarks.harness.workload import topics
-from benchmarks.node.restart import first_put
 from tandemlog import AsyncConsumer, Message
 
 PENDING = 1_000_000

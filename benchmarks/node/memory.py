@@ -3,9 +3,9 @@
 import time
 from pathlib import Path
 
-from benchmarks.clients.produce import TOPICS, send_many_rate
 from benchmarks.harness.figures import Figure
 from benchmarks.harness.nodes import cluster, memory_mb
+from benchmarks.harness.puts import TOPICS, send_many_rate
 
 
 def run(folder: Path) -> list[Figure]:

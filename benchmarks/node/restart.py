@@ -3,15 +3,12 @@
 The process is killed right after a burst, when most is not yet dispatched or flushed.
 """
 
-import time
 from pathlib import Path
 
 import tandemlog
-from benchmarks.clients.produce import TOPICS, send_many_rate
 from benchmarks.harness.figures import Figure, median_of
-from benchmarks.harness.nodes import cluster
-from benchmarks.harness.workload import topics
-from tandemlog import Message
+from benchmarks.harness.nodes import cluster, first_put
+from benchmarks.harness.puts import TOPICS, send_many_rate
 from tandemlog_server.cli.local.local_cluster import LocalCluster
 
 GIB = 1 << 30
@@ -22,19 +19,6 @@ def fill(local: LocalCluster, size: int) -> None:
     with tandemlog.Admin(local.nodes[0].endpoint) as admin:
         while admin.cluster().nodes[0].wrote_offset < size:
             send_many_rate([local.nodes[0].endpoint], STEP)
-
-
-def first_put(local: LocalCluster) -> float:
-    """Seconds from the start of the process to the answer."""
-    node = local.nodes[0]
-    if node.process is not None:
-        node.process.kill()
-        node.process.wait()
-    began = time.perf_counter()
-    local.start_node(node)
-    with tandemlog.Producer(node.endpoint) as producer:
-        producer.send(Message(topics(1)[0], b"the first one")).result(60)
-    return time.perf_counter() - began
 
 
 def restart(local: LocalCluster) -> float:

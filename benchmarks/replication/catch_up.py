@@ -16,9 +16,9 @@ import grpc
 from grpc import aio
 
 import tandemlog
-from benchmarks.clients.produce import TOPICS, send_many_rate
 from benchmarks.harness.figures import Figure, MemoryAtHand, median_of
 from benchmarks.harness.nodes import cluster, free_base
+from benchmarks.harness.puts import TOPICS, send_many_rate
 from tandemlog_server.cli.local.local_cluster import LocalCluster
 from tandemlog_server.ha.config import HaConfig
 

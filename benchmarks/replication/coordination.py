@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 import tandemlog
-from benchmarks.clients.produce import TOPICS, send_many_rate, send_rate
 from benchmarks.harness.figures import Figure
 from benchmarks.harness.nodes import cluster
+from benchmarks.harness.puts import TOPICS, send_many_rate, send_rate
 from benchmarks.harness.workload import QUEUES, topics
 from tandemlog_server.cli.local.local_cluster import LocalCluster
 from tandemlog_server.cli.local.local_coordinator import EMBEDDED, NONE

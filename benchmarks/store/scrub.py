@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 
 import tandemlog
-from benchmarks.clients import pull
-from benchmarks.clients.produce import TOPICS, send_many_rate, send_rate
+from benchmarks.harness import pulls
 from benchmarks.harness.figures import Figure, medians_in_turns
 from benchmarks.harness.nodes import cluster, cpu_seconds_of
+from benchmarks.harness.puts import TOPICS, send_many_rate, send_rate
 from benchmarks.harness.workload import topics
 from tandemlog.memory import keep_freed_memory
 from tandemlog_server.cli.local.local_cluster import LocalCluster
@@ -37,7 +37,7 @@ def run(folder: Path) -> list[Figure]:
     ):
         both = (off, on)
         for local in both:
-            pull.fill(local.nodes[0].endpoint)
+            pulls.fill(local.nodes[0].endpoint)
         for local in both:
             os.kill(_pid(local), signal.SIGSTOP)
         idle = [_idle_share(local) for local in both]
@@ -76,7 +76,7 @@ def _pull_rate(endpoint: str) -> float:
         began = time.perf_counter()
         for batch in stream.batches():
             count += len(batch)
-            if count >= pull.COUNT:
+            if count >= pulls.COUNT:
                 break
         return count / (time.perf_counter() - began)
 

@@ -60,9 +60,9 @@ def share_one_arena() -> None:
 
 
 def collect_rarely() -> None:
-    """For a process that has loaded and opened all that it will: see the module. Nothing is collected
-    first: loading leaves about 900 objects unreachable, and to find them takes 35 ms, in which no
-    put is taken."""
+    """For a process that has loaded and opened all that it will: see the module. Nothing is
+    collected first: loading leaves about 900 objects unreachable, and to find them takes 35 ms, in
+    which no put is taken."""
     gc.freeze()
     gc.set_threshold(NEW_OBJECTS)
 

@@ -8,8 +8,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tandemlog-interop"
@@ -77,29 +78,38 @@ def _once(folder: Path, fetch: Callable[[], None]) -> None:
 def python_program(home: Path, *arguments: str, roots: str = "") -> "subprocess.Popen[str]":
     """What it prints in the end is a line of JSON; it writes its log below `home`. `roots` are the
     authorities that it trusts, where nodes have TLS."""
-    home.mkdir(exist_ok=True)
     command = [str(python_client()), str(PROGRAMS / "python_program.py"), *arguments]
-    environment = {**os.environ, "HOME": str(home)}
-    environment.pop("PYTHONPATH", None)
+    environment = {"HOME": str(home), "PYTHONPATH": ""}
     if roots:
         environment["GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"] = roots
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=home, env=environment)
+    return piped(command, home, environment)
 
 
 def node_program(home: Path, *arguments: str) -> "subprocess.Popen[str]":
     """As `python_program`."""
-    home.mkdir(exist_ok=True)
     command = ["node", str(PROGRAMS / "node_program.js"), *arguments]
-    environment = {**os.environ, "HOME": str(home), "NODE_PATH": str(node_client())}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=home, env=environment)
+    return piped(command, home, {"HOME": str(home), "NODE_PATH": str(node_client())})
 
 
 def java_program(home: Path, *arguments: str) -> "subprocess.Popen[str]":
     """As `python_program`. It is compiled as it starts."""
-    home.mkdir(exist_ok=True)
     options = ["-XX:TieredStopAtLevel=1", f"-Duser.home={home}", "-cp", f"{java_client()}/*"]
-    command = ["java", *options, str(PROGRAMS / "JavaProgram.java"), *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=home)
+    return piped(["java", *options, str(PROGRAMS / "JavaProgram.java"), *arguments], home)
+
+
+def piped(
+    command: list[str], home: Path, environment: Mapping[str, str] = MappingProxyType({})
+) -> "subprocess.Popen[str]":
+    """Started in `home`, with pipes for its input and output."""
+    home.mkdir(exist_ok=True)
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=home,
+        env={**os.environ, **environment},
+    )
 
 
 def seen_by(program: "subprocess.Popen[str]", timeout_s: float = 240) -> Any:

@@ -4,8 +4,13 @@ GO    interop/go prints it in this form
 CPP   interop/cpp/classic_program.py; `cpp_seen` gives what it prints this form
 """
 
+import fcntl
+import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
+
+from interop.jars import HERE, TARGET
 
 MESSAGES: Final = 20
 OF_GO: Final = 25
@@ -44,3 +49,13 @@ def cpp_seen(printed: Mapping[str, Any]) -> Mapping[str, Any]:
         "pull": printed["pulled"],
         "shared": printed["received"],
     }
+
+
+def go_program() -> Path:
+    """Of interop/go, built if anything in it has changed."""
+    TARGET.mkdir(exist_ok=True)
+    built = TARGET / "go-clients"
+    with (TARGET / "go-clients.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        subprocess.run(["go", "build", "-o", str(built), "."], cwd=HERE / "go", check=True)
+    return built

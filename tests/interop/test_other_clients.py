@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 import tandemlog
-from interop.jars import TARGET
 from interop.nodes_for_clients import a_node
-from interop.other_clients import CPP, GO, cpp_seen
+from interop.other_clients import CPP, GO, cpp_seen, go_program
 from interop.rocketmq import BROKER_NAME
 
 pytestmark = pytest.mark.interop
@@ -42,15 +41,12 @@ def test_the_cpp_client(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("go") is None, reason="needs Go")
 def test_the_go_client(tmp_path: Path) -> None:
-    TARGET.mkdir(exist_ok=True)
-    program = TARGET / "go-clients"
-    subprocess.run(["go", "build", "-o", str(program), "."], cwd=HERE / "go", check=True)
     with a_node(tmp_path) as node:
         with tandemlog.Admin(node.endpoint) as admin:
             for topic in ("Sent", "Ordered", "Delayed", "Halves"):
                 admin.create_topic(topic, QUEUES)
         done = subprocess.run(
-            [str(program), node.address, BROKER_NAME],
+            [str(go_program()), node.address, BROKER_NAME],
             check=True,
             capture_output=True,
             text=True,

@@ -1,10 +1,13 @@
 """RocketMQ's own clients, with default settings, while masters are killed under load."""
 
+import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from interop.classic_failover import POP, Drill
+from interop.failover_clients import POP
+from interop.failover_drill import Drill
 
 pytestmark = [pytest.mark.interop, pytest.mark.lane("elections")]
 
@@ -14,17 +17,26 @@ FEW_FAILED = 2
 """Sends whose 3 s have gone by while such a machine elected a master. On an idle one none fails."""
 
 
-@pytest.mark.parametrize("version", ["5.5.0", "4.9.7", POP])
+GO = pytest.param("go", marks=pytest.mark.skipif(shutil.which("go") is None, reason="needs Go"))
+NODE = pytest.param(
+    "node", marks=pytest.mark.skipif(shutil.which("npm") is None, reason="needs Node.js")
+)
+
+
+@pytest.mark.parametrize("client", ["5.5.0", "4.9.7", POP, GO, "python", NODE])
 def test_nothing_is_lost_or_stored_twice_when_masters_are_killed(
-    tmp_path: Path, version: str
+    tmp_path: Path, client: str
 ) -> None:
-    with Drill(tmp_path) as drill, drill.clients(version) as clients:
+    with Drill(tmp_path) as drill, drill.clients(client) as clients:
         rounds = list(drill.rounds(clients, 2))
         outcome = drill.end(clients)
-    print(version, *rounds, outcome.last, f"tried again {outcome.tried_again}")
+    failed = outcome.last.failed
+    print(client, *rounds, failed, f"tried again {outcome.tried_again}")
+    if client == "go":  # tries three queues of its list in turn, which may all be the dead node's
+        failed = Counter({what: failed[what] for what in failed if "refused" not in what})
     assert not outcome.lost
     assert not outcome.doubled
     assert not outcome.tried_again
-    assert sum(outcome.last["failed"].values()) <= FEW_FAILED
+    assert failed.total() <= FEW_FAILED
     assert max(each.acknowledgement_gap_ms for each in rounds) < LONGEST_GAP_MS
     assert max(each.delivery_gap_ms for each in rounds) < LONGEST_GAP_MS

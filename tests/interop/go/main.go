@@ -3,14 +3,16 @@
 // JSON, by scenario, without what differs by chance.
 //
 //	usage: clients NAME_SERVER BROKER_NAME
+//	       clients failover NAME_SERVERS TOPIC GROUP
 //
-// The topics Sent, Ordered, Delayed and Halves exist.
+// The topics Sent, Ordered, Delayed and Halves exist. The second one is of failover.go.
 package main
 
 import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 
 	"github.com/apache/rocketmq-client-go/v2/primitive"
@@ -18,6 +20,10 @@ import (
 )
 
 func main() {
+	if os.Args[1] == "failover" {
+		rlog.SetLogLevel("fatal")
+		failover(strings.Split(os.Args[2], ";"), os.Args[3], os.Args[4])
+	}
 	rlog.SetLogLevel("error")
 	names := primitive.NamesrvAddr{os.Args[1]}
 	seen := map[string]interface{}{}

@@ -1,10 +1,11 @@
-// What RocketMQ's Node.js client of the 5.x API does and sees: one line of JSON.
-// node node_program.js ENDPOINTS scenes | load SECONDS; NODE_PATH has the client.
+// What RocketMQ's Node.js client of the 5.x API does and sees; NODE_PATH has the client.
+// node node_program.js ENDPOINTS scenes: one line of JSON.
+// node node_program.js ENDPOINTS failover TOPIC GROUP: as interop/failover_clients.py has it.
+const { createInterface } = require('readline');
 const { Producer, SimpleConsumer, PushConsumer, ConsumeResult } = require('rocketmq-client-nodejs');
 
 const quiet = { info() {}, warn() {}, error() {}, debug() {} };
-const [endpoints, play, seconds] = process.argv.slice(2);
-const topic = 'Scenes';
+const [endpoints, play, topic = 'Scenes', group] = process.argv.slice(2);
 const options = { endpoints, namespace: '', sslEnabled: false, logger: quiet };
 const subscriptions = new Map([[topic, '*']]);
 
@@ -90,41 +91,42 @@ async function scenes() {
   return { simple, push: pushed, order, dead };
 }
 
-async function load() {
-  const acknowledged = [];
-  const failed = [];
-  const pushed = new Set();
+function tell(word, what = '') {
+  process.stdout.write(`${word} ${Date.now()} ${what.slice(0, 200).replaceAll('\n', ' ')}\n`);
+}
+
+async function failover() {
   const producer = new Producer({ ...options, topics: [topic] });
   await producer.startup();
   const consume = async (each) => {
-    pushed.add(each.body.toString());
+    tell('delivered', each.body.toString());
     return ConsumeResult.SUCCESS;
   };
-  const push = new PushConsumer({
-    ...options, consumerGroup: 'load', subscriptions, messageListener: { consume },
+  const consumer = new PushConsumer({
+    ...options, consumerGroup: group, subscriptions, messageListener: { consume },
   });
-  await push.startup();
-  const end = Date.now() + 1000 * seconds;
-  for (let number = 1; Date.now() < end; number++) {
+  await consumer.startup();
+  let ended = false;
+  const input = createInterface({ input: process.stdin });
+  input.on('line', () => { ended = true; });
+  input.on('close', () => process.exit(0));
+  for (let number = 0; !ended; number++) {
     try {
-      await producer.send({ topic, body: Buffer.from(`m${number}`) });
-      acknowledged.push(`m${number}`);
+      await producer.send(message(`${number}`));
+      tell('acknowledged', `${number}`);
     } catch (error) {
-      failed.push(String(error).slice(0, 90));
+      tell('failed', String(error));
     }
-    await pause(10);
+    await pause(5);
   }
-  const missing = () => acknowledged.filter((each) => !pushed.has(each));
-  while (missing().length && Date.now() < end + 60000) {
-    await pause(100);
-  }
-  await push.shutdown();
-  await producer.shutdown();
-  const some = failed.slice(0, 20);
-  return { acknowledged: acknowledged.length, failed: some, missing: missing().slice(0, 20) };
+  tell('stopped');
 }
 
-(play === 'scenes' ? scenes() : load()).then((seen) => {
-  console.log(JSON.stringify(seen));
-  process.exit(0);
-});
+if (play === 'scenes') {
+  scenes().then((seen) => {
+    console.log(JSON.stringify(seen));
+    process.exit(0);
+  });
+} else {
+  failover();
+}

@@ -1,13 +1,15 @@
 """What RocketMQ's Python client of the 5.x API does and sees; run by the Python that has it.
 
 python_program.py ENDPOINTS scenes              one line of JSON
-python_program.py ENDPOINTS load SECONDS        sends and consumes so long; one line of JSON
+python_program.py ENDPOINTS failover TOPIC GROUP  as interop/failover_clients.py has it
 python_program.py ENDPOINTS secured KEY SECRET  by TLS, with what is refused; one line of JSON
 """
 
 import importlib
 import json
+import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -119,42 +121,44 @@ def scenes() -> dict[str, Any]:
     return seen
 
 
-def load(seconds: float) -> dict[str, Any]:
-    acknowledged: list[str] = []
-    failed: list[str] = []
-    gaps: list[float] = []
-    listener = Listener()
-    producer = client.Producer(configuration(), (TOPIC,))
+class Told(client.MessageListener):  # type: ignore[misc]
+    def consume(self, message: Any) -> Any:
+        tell("delivered", message.body.decode())
+        return client.ConsumeResult.SUCCESS
+
+
+def tell(word: str, what: str = "") -> None:
+    line = f"{word} {int(1000 * time.time())} {what[:200]}".replace("\n", " ")
+    sys.stdout.write(line + "\n")  # at once: threads tell too
+    sys.stdout.flush()
+
+
+def failover(topic: str, group: str) -> None:
+    producer = client.Producer(configuration(), (topic,))
     producer.startup()
     consumer = client.PushConsumer(
-        configuration(), "load", listener, {TOPIC: client.FilterExpression()}
+        configuration(), group, Told(), {topic: client.FilterExpression()}
     )
     consumer.startup()
-    end = time.time() + seconds
-    last = time.time()
+    ended = threading.Event()
+
+    def listen() -> None:
+        for _ in sys.stdin:
+            ended.set()
+        os._exit(0)
+
+    threading.Thread(target=listen).start()
     number = 0
-    while time.time() < end:
-        number += 1
+    while not ended.wait(0.005):
         try:
-            producer.send(message(f"m{number}"))
+            producer.send(message(str(number), topic))
         except Exception as error:
-            failed.append(str(error)[:200])
+            tell("failed", str(error))
         else:
-            acknowledged.append(f"m{number}")
-            gaps.append(time.time() - last)
-            last = time.time()
-        time.sleep(0.01)
-    wait(lambda: set(acknowledged) <= {body for body, _ in listener.seen}, 60)
-    bodies = [body for body, _ in listener.seen]
-    consumer.shutdown()
-    producer.shutdown()
-    return {
-        "acknowledged": len(acknowledged),
-        "failed": failed,
-        "missing": sorted(set(acknowledged) - set(bodies)),
-        "repeated": len(bodies) - len(set(bodies)),
-        "longest_gap_ms": round(1000 * max(gaps, default=0)),
-    }
+            tell("acknowledged", str(number))
+        number += 1
+    tell("stopped")
+    threading.Event().wait()
 
 
 def secured(key: str, secret: str) -> dict[str, Any]:
@@ -186,7 +190,7 @@ def secured(key: str, secret: str) -> dict[str, Any]:
 
 PLAYS: dict[str, Callable[..., Any]] = {
     "scenes": scenes,
-    "load": lambda seconds: load(float(seconds)),
+    "failover": failover,
     "secured": secured,
 }
 

@@ -1,17 +1,16 @@
-"""A producer and a consumer of RocketMQ's own client while masters fail; what it cost them.
+"""A producer and a consumer of RocketMQ's own clients while masters fail; what it cost them.
 
-    PYTHONPATH=.:tests python -m interop.classic_failover 20            prints figures of 20 kills
-    ... python -m interop.classic_failover --fault stop 20 4.9.7
-    ... python -m interop.classic_failover 20 pop         5.5.0, whose consumer pops
+    PYTHONPATH=.:tests python -m interop.failover_drill 20              prints figures of 20 kills
+    ... python -m interop.failover_drill --fault stop 20 4.9.7 go       failover_clients.py has all
 
     kill         SIGKILL; the node comes back
     stop         SIGSTOP, until another one leads and clients have gone on
     switchover   a planned one, to another node
     partition    the master hears and reaches nobody, its clients included; needs root
 
-The clients have default settings and know all nodes as name servers. They are under load in each
-round. Between two rounds is a rest of more than the 30 s after which a client asks for a route
-again: a second failure before that is another question than the first one.
+The clients have default settings and know all nodes, but Node.js's, which takes one. They are under
+load in each round. Between two rounds is a rest of more than the 30 s after which a client asks for
+a route again: a second failure before that is another question than the first one.
 """
 
 import argparse
@@ -24,90 +23,38 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from chaos.network import CLIENT, Network
 from helpers import forked
 from helpers.coordinators import EmbeddedProcess
 from helpers.elected_nodes import ElectedNodes
-from helpers.running import LOOPBACK, NodeProcess, free_ports, wait_until
-from interop.jars import java
-from interop.store_client import Talker
+from helpers.running import LOOPBACK, NodeProcess, free_ports
+from interop.failover_clients import (
+    POP,
+    SETTLE_S,
+    Addresses,
+    Clients,
+    Seen,
+    names_of,
+    program,
+)
 from tandemlog import Admin
 from tandemlog_server.rocketmq.clients.codes import RequestCode
 from tandemlog_server.rocketmq.wire.client import RemotingClient
 
-TOPIC, QUEUES = "Orders", 4
-POP, POP_VERSION = "pop", "5.5.0"
-SETTLE_S = 90.0
-"""A client that lost its broker asks for another route within 30 s."""
+QUEUES = 4
 REST_S = 31.0
+MORE = 200
 FAULTS = ("kill", "stop", "switchover", "partition")
 NODES, COORDINATOR = ("n0", "n1", "n2"), "c0"
-
-
-def group_of(version: str) -> str:
-    """Of the consumer."""
-    return f"readers-{version.replace('.', '-')}"
-
-
-class Clients(Talker):
-    """java/Failover.java: what it saw is a dict, see there."""
-
-    def __init__(self, name_servers: str, home: Path, version: str) -> None:
-        group = group_of(version)
-        how = [POP] if version == POP else []
-        version = POP_VERSION if version == POP else version
-        command = java("Failover", name_servers, TOPIC, group, *how, home=home, version=version)
-        super().__init__(command, home)
-        self._answer()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
-
-    def mark(self) -> dict[str, Any]:
-        """Measure gaps from now on."""
-        return self._try("mark")
-
-    def stats(self) -> dict[str, Any]:
-        return self._try("stats")
-
-    def stop_sending(self) -> dict[str, Any]:
-        return self._try("stop")
-
-    def wait_for_more(self, messages: int) -> None:
-        """Acknowledged, and delivered to the consumer."""
-        before = self.stats()
-        self._wait(
-            lambda now: all(
-                now[each] >= before[each] + messages for each in ("acknowledged", "delivered")
-            ),
-            f"{messages} more messages",
-        )
-
-    def wait_for_all(self) -> dict[str, Any]:
-        """Until all that was acknowledged is delivered."""
-        return self._wait(lambda now: now["missing"] == 0, "what was acknowledged")
-
-    def _wait(self, true: Any, what: str) -> dict[str, Any]:
-        found: list[dict[str, Any]] = []
-
-        def there() -> bool:
-            found.append(self.stats())
-            return bool(true(found[-1]))
-
-        wait_until(lambda: f"{what}, now {found[-1]}", there, SETTLE_S)
-        return found[-1]
 
 
 class Round(NamedTuple):
     """What one fault cost; milliseconds, and sends that failed meanwhile."""
 
-    acknowledgement_gap_ms: float
-    delivery_gap_ms: float
+    acknowledgement_gap_ms: int
+    delivery_gap_ms: int
     failed: int
 
 
@@ -121,14 +68,13 @@ class Attempt(NamedTuple):
 class Outcome(NamedTuple):
     """Of the whole run: `stored` has how often the master holds each attempt to send a key."""
 
-    acknowledged: list[str]
     stored: Counter[Attempt]
-    last: dict[str, Any]
+    last: Seen
 
     @property
     def lost(self) -> list[str]:
         keys = {each.key for each in self.stored}
-        return [key for key in self.acknowledged if key not in keys]
+        return [key for key in self.last.acknowledged if key not in keys]
 
     @property
     def doubled(self) -> list[Attempt]:
@@ -171,49 +117,60 @@ class Drill:
         coordinator = EmbeddedProcess(self._folder / "coordinator", place=at)
         self._undo.enter_context(coordinator)
         self._cluster = ElectedNodes(self._folder, [coordinator.endpoint], places=places)
-        addresses = []
-        ports = free_ports(len(NODES))
-        for node, place, port in zip(self._cluster.nodes, places, ports, strict=True):
-            addresses.append(f"{place.host}:{port}")
-            node.settings["rocketmq_clients"] = {"listen": addresses[-1]}
-        self.name_servers = ";".join(addresses)
+        ports = free_ports(2 * len(NODES))
+        listens = [f"{place.host}:{ports.pop()}" for place in places]
+        grpc_listens = [f"{place.host}:{ports.pop()}" for place in places]
+        for node, *both in zip(self._cluster.nodes, listens, grpc_listens, strict=True):
+            node.settings["rocketmq_clients"] = dict(
+                zip(("listen", "grpc_listen"), both, strict=True)
+            )
+        self._addresses = Addresses(";".join(listens), ";".join(grpc_listens))
         self._undo.enter_context(self._cluster)
         self._cluster.wait_all_in_sync()
+
+    def clients(self, client: str) -> Clients:
+        """See failover_clients.py."""
+        names = names_of(client)
         with Admin(self._cluster.endpoints) as admin:
-            admin.create_topic(TOPIC, QUEUES)
+            admin.create_topic(names.topic, QUEUES)
+        if client == POP:
+            asyncio.run(self._let_pop(*names))
+        home = self._folder / f"clients-{client}"
+        return Clients(program(client, self._addresses, home), names.topic)
 
-    def clients(self, version: str) -> Clients:
-        """Of a version of RocketMQ, or POP."""
-        if version == POP:
-            asyncio.run(self._let_pop(group_of(version)))
-        return Clients(self.name_servers, self._folder / f"clients-{version}", version)
-
-    async def _let_pop(self, group: str) -> None:
-        mode = {"topic": TOPIC, "consumerGroup": group, "mode": "POP", "popShareQueueNum": 0}
-        host, port = self.name_servers.split(";")[0].split(":")
+    async def _let_pop(self, topic: str, group: str) -> None:
+        mode = {"topic": topic, "consumerGroup": group, "mode": "POP", "popShareQueueNum": 0}
+        host, port = self._addresses.name_servers.split(";")[0].split(":")
         async with RemotingClient(host, int(port)) as client:
             await client.call(RequestCode.SET_MESSAGE_REQUEST_MODE, body=json.dumps(mode).encode())
 
     def rounds(
-        self, clients: Clients, count: int, *, fault: str = "kill", rest_s: float = 0.0
+        self,
+        clients: Clients,
+        count: int,
+        *,
+        fault: str = "kill",
+        rest_s: float = 0.0,
+        more: int = MORE,
     ) -> Iterator[Round]:
-        """Let the master fail so often. Each round ends when the cluster is whole again."""
-        clients.wait_for_more(200)
+        """Let the master fail so often. Each round ends when the cluster is whole again; clients
+        have gone on if `more` messages came."""
+        clients.wait_for_more(more)
         for _ in range(count):
             self._cluster.wait_all_in_sync()
             time.sleep(rest_s)
             master = self._cluster.wait_master()
-            before = sum(clients.mark()["failed"].values())
+            before = clients.mark().failed.total()
             with self._failed(master, fault):
-                clients.wait_for_more(200)
+                clients.wait_for_more(more)
                 self._cluster.wait_master(other_than=master)
                 time.sleep(1)  # for clients that notice later
-                clients.wait_for_more(200)
-                now = clients.stats()
+                clients.wait_for_more(more)
+                now = clients.seen()
             yield Round(
-                now["acknowledgement_gap_ms"],
-                now["delivery_gap_ms"],
-                sum(now["failed"].values()) - before,
+                now.acknowledgement_gap_ms,
+                now.delivery_gap_ms,
+                now.failed.total() - before,
             )
 
     @contextlib.contextmanager
@@ -249,32 +206,39 @@ class Drill:
         stored = Counter(
             Attempt(record.body.decode(), record.born_timestamp)
             for queue_id in range(QUEUES)
-            for record in master.read_queue(TOPIC, queue_id)
+            for record in master.read_queue(clients.topic, queue_id)
         )
-        return Outcome(last.pop("acknowledged_keys"), stored, last)
+        return Outcome(stored, last)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="classic_failover")
+    parser = argparse.ArgumentParser(prog="failover_drill")
     parser.add_argument("--fault", choices=FAULTS, default="kill")
     parser.add_argument("--rest", type=float, default=REST_S, help="seconds between two rounds")
+    parser.add_argument(
+        "--more", type=int, default=MORE, help="messages after which a client went on"
+    )
     parser.add_argument("--keep", type=Path, help="a folder for stores and logs, which stay there")
     parser.add_argument("rounds", type=int)
-    parser.add_argument("version", nargs="*", default=["5.5.0", "4.9.7"])
+    parser.add_argument("client", nargs="*", default=["5.5.0", "4.9.7"])
     options = parser.parse_args()
-    for version in options.version:
-        with contextlib.ExitStack() as stack:
-            folder = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            drill = stack.enter_context(Drill(folder, separable=options.fault == "partition"))
-            clients = stack.enter_context(drill.clients(version))
-            found = []
-            for each in drill.rounds(
-                clients, options.rounds, fault=options.fault, rest_s=options.rest
-            ):
-                found.append(each)
-                print(version, options.fault, time.strftime("%H:%M:%S"), each, flush=True)
-            outcome = drill.end(clients)
-        print_outcome(f"{version} {options.fault}", found, outcome)
+    with contextlib.ExitStack() as stack:
+        folder = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        drill = stack.enter_context(Drill(folder, separable=options.fault == "partition"))
+        for client in options.client:
+            with drill.clients(client) as clients:
+                found = []
+                for each in drill.rounds(
+                    clients,
+                    options.rounds,
+                    fault=options.fault,
+                    rest_s=options.rest,
+                    more=options.more,
+                ):
+                    found.append(each)
+                    print(client, options.fault, time.strftime("%H:%M:%S"), each, flush=True)
+                outcome = drill.end(clients)
+            print_outcome(f"{client} {options.fault}", found, outcome)
 
 
 def print_outcome(what: str, found: list[Round], outcome: Outcome) -> None:
@@ -284,10 +248,10 @@ def print_outcome(what: str, found: list[Round], outcome: Outcome) -> None:
         print(what, name, f"median {statistics.median(gaps)}, longest {max(gaps)}")
     print(
         what,
-        f"acknowledged {len(outcome.acknowledged)}, lost {len(outcome.lost)}, "
-        f"doubled {len(outcome.doubled)}, failed {outcome.last['failed']}, "
+        f"acknowledged {len(outcome.last.acknowledged)}, lost {len(outcome.lost)}, "
+        f"doubled {len(outcome.doubled)}, failed {dict(outcome.last.failed)}, "
         f"tried again by the client {len(outcome.tried_again)}, "
-        f"delivered again {outcome.last['repeated']}",
+        f"delivered again {outcome.last.repeated}",
         flush=True,
     )
 

@@ -162,7 +162,9 @@ class _Piece:
             several = " " in "".join(texts)
         except TypeError:
             several = True  # or none at all
-        return [split_keys(text or "") if several else [text] for text in texts]
+        if several:
+            return [split_keys(text or "") for text in texts]
+        return [[text] for text in texts]
 
     def _all_properties(self) -> Properties:
         if self._properties is None:

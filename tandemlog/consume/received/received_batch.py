@@ -93,7 +93,7 @@ class ReceivedBatch:
     def following_offsets(self) -> Sequence[int]:
         """The queue offset behind each message."""
         if self._by_columns:
-            return _list(self.headers.queue_offset + 1)
+            return (self.headers.queue_offset + 1).data  # few of them are looked at
         return [offset + 1 for offset in self.queue_offsets]
 
     def store_timestamp(self, index: int) -> int:

@@ -218,7 +218,7 @@ class Properties:
                 decode_properties(self._texts[begin + 1 : end]) for begin, end in pairwise(ends)
             ]
         # copied, since that costs a third of a dict that is built from pairs
-        found = [self._common.copy() for _ in range(len(self._offsets) - 1)]
+        found = list(map(dict.copy, repeat(self._common, len(self._offsets) - 1)))
         for name, values in self._varying:
             deque(map(setitem, found, repeat(name), values), maxlen=0)
         return found

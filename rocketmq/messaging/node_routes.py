@@ -11,6 +11,10 @@ address of the entry at once. A node that is frozen keeps its connection: that e
 connection is lost, and the others do not. So there is one entry for each node, and no two have the
 same set of addresses, since a client keeps one connection for each set.
 
+A send that failed is tried again at another broker's name only, so each entry has a name of its
+own; it has the node's address, since a client's consumer keeps what it polls by that name. Each
+entry is queue 0: the producer of Node.js's client uses no other queue.
+
 A client takes several addresses only if they are numbers of one kind; an entry of host names has
 one. Each client begins at another entry, so that the first of a list are not all at one node.
 """
@@ -87,18 +91,23 @@ def types_of(topic: TopicConfig) -> tuple[int, ...]:
 def queues_of(
     topic: TopicConfig, resource: v2.Resource, broker: str, entries: Sequence[v2.Endpoints]
 ) -> list[v2.MessageQueue]:
-    """The route of a topic: one queue for each entry. `broker` is the name of all nodes
-    together."""
+    """The route of a topic: each entry is queue 0 of a broker of its own, whose name begins with
+    `broker` and has its first address."""
     return [
         v2.MessageQueue(
             topic=resource,
-            id=index,
+            id=0,
             permission=_permission(topic.perm),
-            broker=v2.Broker(name=broker, id=0, endpoints=endpoints),
+            broker=v2.Broker(name=_name(broker, endpoints), id=0, endpoints=endpoints),
             accept_message_types=[v2.MessageType.ValueType(each) for each in types_of(topic)],
         )
-        for index, endpoints in enumerate(entries)
+        for endpoints in entries
     ]
+
+
+def _name(broker: str, endpoints: v2.Endpoints) -> str:
+    first = endpoints.addresses[0]
+    return f"{broker}@{first.host}:{first.port}"
 
 
 def _permission(perm: int) -> v2.Permission.ValueType:

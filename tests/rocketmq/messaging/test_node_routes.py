@@ -57,9 +57,22 @@ def test_clients_use_only_queues_of_broker_0_that_take_their_type() -> None:
         TopicConfig("T"), v2.Resource(name="T"), "b", entries_of(["10.0.0.1:1", "10.0.0.2:1"])
     )
     assert [each.broker.id for each in queues] == [0, 0]
-    assert [each.id for each in queues] == [0, 1]
     assert {each.permission for each in queues} == {v2.READ_WRITE}
     assert list(queues[0].accept_message_types) == [v2.NORMAL, v2.FIFO, v2.DELAY, v2.TRANSACTION]
+
+
+def test_a_send_can_be_tried_again_at_every_entry() -> None:
+    """Clients try a send again at another broker's name, and that of Node.js at queue 0 alone."""
+    a, b, c = "10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"
+
+    def by_name(addresses: list[str]) -> dict[str, tuple[int, list[str]]]:
+        entries = entries_of(addresses, "me", alone=True)
+        queues = queues_of(TopicConfig("T"), v2.Resource(name="T"), "b", entries)
+        return {each.broker.name: (each.id, *hosts([each.broker.endpoints])) for each in queues}
+
+    assert by_name([a, b, c]) == {f"b@{each}": (0, [each]) for each in (a, b, c)}
+    # a consumer keeps what it polls by this name: it means the same node when another one is gone
+    assert by_name([b, c]).items() <= by_name([a, b, c]).items()
 
 
 def test_a_topic_may_take_one_type() -> None:

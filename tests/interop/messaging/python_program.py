@@ -121,7 +121,7 @@ def scenes() -> dict[str, Any]:
     return seen
 
 
-class Told(client.MessageListener):  # type: ignore[misc]
+class DeliveryListener(client.MessageListener):  # type: ignore[misc]
     def consume(self, message: Any) -> Any:
         tell("delivered", message.body.decode())
         return client.ConsumeResult.SUCCESS
@@ -137,7 +137,7 @@ def failover(topic: str, group: str) -> None:
     producer = client.Producer(configuration(), (topic,))
     producer.startup()
     consumer = client.PushConsumer(
-        configuration(), group, Told(), {topic: client.FilterExpression()}
+        configuration(), group, DeliveryListener(), {topic: client.FilterExpression()}
     )
     consumer.startup()
     ended = threading.Event()

@@ -307,6 +307,8 @@ class ConsumeQueueStore:
                 with self._lock:
                     generation, offset = self._units.generation, self.next_offset
                     ends, damaged = self.ends(), self.mender.damaged
+                    # now: a queue that is whole again meanwhile has no floor any more
+                    least = {each: floor for each in damaged if (floor := self.floors.of(each))}
                 pending = np.flatnonzero(self._units.spilled[: len(ends)] < ends)
                 for dense in pending.tolist():
                     self._units.spill(dense)
@@ -316,7 +318,6 @@ class ConsumeQueueStore:
                     raise refusal("the consume queues cannot be made durable", error) from error
                 if generation == self._units.generation:
                     break
-            least = {dense: floor for dense in damaged if (floor := self.floors.of(dense))}
             ends[list(damaged)] = DAMAGED_END
             return QueueCheckpoint(offset, self._named_ends.of(ends), named(self._table, least))
 

@@ -1,5 +1,6 @@
 """Queues that do not agree with the log: damaged alone, and rebuilt from it."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from tandemlog_server.storage.errors import (
     StoreBusyError,
     StoreError,
 )
-from tandemlog_server.storage.queues.queue_checkpoint import DAMAGED_END
+from tandemlog_server.storage.queues.queue_checkpoint import DAMAGED_END, QueueCheckpoint
 
 
 @pytest.fixture
@@ -122,3 +123,28 @@ def test_a_queue_that_begins_later_in_the_middle_of_the_log_is_damaged(store: St
     store.records += [(1, 3)]
     store.dispatch(1)
     assert list(store.queues.damaged) == [1]
+
+
+def test_a_flush_beside_the_end_of_a_rebuild_keeps_the_floor_of_the_queue(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.add(1, 1, 1)
+    store.dispatch()
+    store.queues.mark_damaged(1, "test", 5)
+    end, sync = store.queues.rebuild_end, store.queues._disk.sync
+    checkpoints: list[QueueCheckpoint] = []
+
+    def beside_flush(queues: Iterable[int]) -> None:
+        checkpoints.append(store.queues.flush())
+
+    def beside_dispatch() -> None:
+        end([1])
+        sync()
+
+    monkeypatch.setattr(store.queues, "rebuild_end", beside_flush)
+    monkeypatch.setattr(store.queues._disk, "sync", beside_dispatch)
+    rebuild(store)
+    assert store.queues.max_offset(1) == 5
+    store.files.crash()
+    assert store.load(checkpoints[0]).damaged
+    assert store.queues.next_offsets()[1] == 5

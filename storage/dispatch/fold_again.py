@@ -9,6 +9,7 @@ delivery, and of leases and not of their ends: what was done would be done twice
 is in use stays as it is until another one of its kind has come to the same place of the log.
 """
 
+import logging
 from collections.abc import Sequence
 
 from tandemlog.format.constants import (
@@ -25,6 +26,8 @@ from ..folds.dispatch_batch import DispatchBatch
 from ..folds.service_fold import ServiceFold
 from ..folds.snapshot_form import snapshot_offset
 
+logger = logging.getLogger(__name__)
+
 _TOPICS = (
     HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, SERVICE_TOPIC, TIMER_TOPIC, UNDECIDED_TOPIC,
 )  # fmt: skip
@@ -40,10 +43,11 @@ def concerns_folds(batch: DispatchBatch, in_use: Sequence[ServiceFold]) -> bool:
 
 class FoldAgain:
     """See the module; `fold` is in use and missed a record at log offset `missed`. The dispatcher
-    calls."""
+    calls. Retention keeps the log from `missed` on: the fold in use does not know what is there."""
 
     def __init__(self, fold: ServiceFold, missed: int) -> None:
         self.fold = fold
+        self.missed = missed
         self._fresh = type(fold)()
         data, noted = fold.saved(), -1 if fold.noted is None else fold.noted
         try:
@@ -58,17 +62,18 @@ class FoldAgain:
         return self._fresh.next_offset
 
     def apply(self, batch: DispatchBatch) -> None:
-        """The batch that begins at `next_offset`, or at the log's begin."""
-        self._fresh.apply(batch)
+        """A batch that begins at `next_offset`, or at the log's begin; no later one is taken."""
+        if self.next_offset <= batch.start:
+            self._fresh.apply(batch)
 
-    @property
-    def caught_up(self) -> bool:
-        return self._fresh.next_offset >= self.fold.next_offset
-
-    def take_place(self) -> None:
-        """Let the fold that is in use become what this one is. No snapshot on the disk is true for
-        it then: the next checkpoint writes one."""
+    def take_place(self) -> bool:
+        """Let the fold that is in use become what this one is, if this one has come as far; whether
+        it has. No snapshot on the disk is true for it then: the next checkpoint writes one."""
         fold = self.fold
+        if self.next_offset < fold.next_offset:
+            return False
         with fold.lock:
             fold.restore(self._fresh.snapshot().encode())
             fold.noted = None
+        logger.info("%s was rebuilt: log_offset=%d", fold.name, self.next_offset)
+        return True

@@ -43,7 +43,7 @@ from tandemlog.format.columns.dispatch import unit_columns
 from ..clock import Clock
 from ..errors import CorruptStoreError, StoreError
 from ..folds.dispatch_batch import DispatchBatch
-from ..folds.fold import Fold
+from ..folds.fold import ANYWHERE, Fold
 from ..folds.service_fold import ServiceFold
 from ..index.index_service import IndexService
 from ..listeners import Listeners
@@ -208,7 +208,9 @@ class ReputService:
             if to.index is not None and missed.has_keys and to.index.next_offset > start:
                 to.index.truncate(start)
             if missed.folds:
-                self._again = [FoldAgain(fold, start) for fold in services]
+                # those under way may not have come yet to what they missed
+                first = min(start, self.keep_from)
+                self._again = [FoldAgain(fold, first) for fold in services]
             self._rebuild = None  # it may have skipped the same records: it starts over
             self._wake.set()
             return True
@@ -251,6 +253,11 @@ class ReputService:
     def undisturbed(self) -> AbstractContextManager[object]:
         """While it is held, nothing is dispatched or cut."""
         return self._lock
+
+    @property
+    def keep_from(self) -> int:
+        """Retention keeps the log from there on: folds in use do not know that they need it."""
+        return min((each.missed for each in self._again), default=ANYWHERE)
 
     @property
     def behind(self) -> bool:
@@ -447,14 +454,9 @@ class ReputService:
         if start < limit:
             batch = self._source.batch(start, limit, self._batch_bytes, index=False)
             for each in self._again:
-                if each.next_offset <= batch.start:
-                    each.apply(batch)
+                each.apply(batch)
             done = batch.end - start
-        ready = [each for each in self._again if each.caught_up]
-        for each in ready:
-            each.take_place()
-            logger.info("%s was rebuilt: log_offset=%d", each.fold.name, each.next_offset)
-        self._again = [each for each in self._again if each not in ready]
+        self._again = [each for each in self._again if not each.take_place()]
         return done
 
     def _append_units(self, batch: DispatchBatch) -> NDArray[np.int64]:

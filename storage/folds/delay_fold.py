@@ -147,7 +147,10 @@ class DelayFold(ServiceFold):
 
     def _decode(self, head: Mapping[str, Any], rows: bytes) -> None:
         recalled = [int(offset) for offset in head["recalled"]]
+        taken = self.rows.taken()
         self.rows.decode(rows)
+        # no snapshot has a master's own word: what it has appended must not come once more
+        self.rows.take(taken[self.rows.waits(taken)])
         self.recalled = deque(recalled, maxlen=RECALLS_KEPT)
 
     def needs_from(self) -> int:

@@ -56,6 +56,11 @@ class FoldFile:
         noted = self.fold.noted
         return None if self._on_disk is None or noted is None else (self._on_disk, noted)
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the snapshot on the disk is of this log, and lacks nothing that was mended."""
+        return self._saved is not None and self.fold.holds(self._saved)
+
     def save(self, flushed: int, *, closing: bool) -> None:
         """The log is flushed up to `flushed`; `closing`: the last round. Raises StoreError that
         names the file."""
@@ -78,6 +83,8 @@ class FoldFile:
             with refusing(f"{self.path} cannot be written"):
                 write_small(self._files, self.path, taken.encode())
             self._needs_from, fold.noted = taken.needs_from, taken.log_offset
+            if not fold.holds(taken):
+                fold.noted = None  # meanwhile the log was cut, or the fold rebuilt
             self._on_disk = taken.log_offset
             ended = self._monotonic()
             self._next = ended + (ended - began) / FOLDS_SHARE

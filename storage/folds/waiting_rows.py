@@ -246,6 +246,11 @@ class WaitingRows:
         """Of records that wait: the record that ends them is appended, or is about to be."""
         self._states[self._places(offsets)] = TAKEN
 
+    def taken(self) -> Numbers:
+        """Log offsets of the records that are taken, ascending."""
+        found: Numbers = self._offsets[: self._used][self._states[: self._used] == TAKEN]
+        return found
+
     def release(self, offsets: Numbers) -> None:
         """Taken records wait again: what was to end them was not appended."""
         rows = self._places(offsets)

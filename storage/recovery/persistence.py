@@ -83,7 +83,9 @@ class Persistence:
             point = self._save_point(queues, flushed, durable, whole=whole)
             with refusing(f"{parts.checkpoint.path} cannot be written"):
                 parts.checkpoint.save(self._checkpoint(point, index_time, durable))
-            if mended and not parts.reput.behind:
+            # while a snapshot waits for the flush, the one on the disk lacks these records
+            current = all(file.is_current for file in parts.fold_files)
+            if mended and current and not parts.reput.behind:
                 with refusing(f"{parts.mend_note.path} cannot be removed"):
                     parts.mend_note.remove(mended)
             parts.stats.count_checkpoint()

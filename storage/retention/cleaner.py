@@ -89,7 +89,9 @@ class Cleaner:
             others = min(others, self.held_from())
         kept = [file.keep_from for file in parts.fold_files]
         keep_from = min(
-            others, *(parts.log.min_offset if offset is None else offset for offset in kept)
+            others,
+            parts.reput.keep_from,
+            *(parts.log.min_offset if offset is None else offset for offset in kept),
         )
         decide_by = partial(
             decide,

@@ -1,13 +1,17 @@
-"""Which open transactions the master asks their producers about, and when. Pure: `now` in, answers
-out.
+"""Which open transactions the master asks their producers about, and when. Without a clock: `now`
+in, answers out.
 
     begun ── check_after ──▶ 1st check ── interval ──▶ 2nd ── .. ──▶ last ── interval ──▶ exhausted
 
 A check waits at its group for a producer that comes for it, until the next one. Whether one came or
 not, it counts: a group whose producers are gone must not keep its transactions for ever. Counts are
 this master's: a new one begins again, and so it asks more often, and never less.
+
+The thread of transactions looks, while the doors take checks in the event loop: a lock is held for
+each step at what waits, and never while a transaction is judged.
 """
 
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -56,6 +60,7 @@ class CheckBoard:
 
     def __init__(self) -> None:
         self._states: dict[str, _State] = {}
+        self._lock = threading.Lock()  # of what waits
         self._due: dict[str, dict[str, None]] = {}
         self.checks_total = 0
         """How many were made."""
@@ -81,7 +86,8 @@ class CheckBoard:
             state.checks += 1
             state.next_at = now + limits.check_interval_ms / 1000
             self.checks_total += 1
-            self._due.setdefault(state.group, {})[name] = None
+            with self._lock:
+                self._due.setdefault(state.group, {})[name] = None
         for name in known.keys() - self._states.keys():
             self._take_back(name, known[name].group)
         return exhausted
@@ -89,11 +95,10 @@ class CheckBoard:
     def take(self, group: str, limit: int, may_answer: Callable[[str], bool] = _all) -> list[str]:
         """Checks that wait at a group and that this producer `may_answer`, the oldest first, at
         most `limit`; they do not wait any more."""
-        oldest = islice(self._due.get(group, ()), LOOKED_AT)
-        names = list(islice(filter(may_answer, oldest), limit))
-        for name in names:
-            self._take_back(name, group)
-        return names
+        with self._lock:
+            oldest = list(islice(self._due.get(group, ()), LOOKED_AT))
+        names = islice(filter(may_answer, oldest), limit)
+        return [name for name in names if self._take_back(name, group)]
 
     def waits(self, group: str) -> bool:
         """Whether a check waits at this group."""
@@ -102,7 +107,8 @@ class CheckBoard:
     @property
     def groups(self) -> list[str]:
         """Those at which a check waits."""
-        return list(self._due)
+        with self._lock:
+            return list(self._due)
 
     def checks(self, transaction_id: str) -> int:
         """How often it was asked about."""
@@ -111,11 +117,16 @@ class CheckBoard:
 
     def clear(self) -> None:
         """Another term: nothing was asked."""
-        self._states, self._due = {}, {}
+        with self._lock:
+            self._states, self._due = {}, {}
 
-    def _take_back(self, name: str, group: str) -> None:
-        waiting = self._due.get(group)
-        if waiting is not None:
-            waiting.pop(name, None)
+    def _take_back(self, name: str, group: str) -> bool:
+        """The check does not wait any more; whether it did."""
+        with self._lock:
+            waiting = self._due.get(group, {})
+            if name not in waiting:
+                return False
+            del waiting[name]
             if not waiting:
                 del self._due[group]
+            return True

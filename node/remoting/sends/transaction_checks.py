@@ -79,7 +79,10 @@ class TransactionChecks:
         """Until it is cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
-            await self.look()
+            try:
+                await self.look()
+            except Exception:  # else no producer would be asked from here on
+                logger.exception("producers are not asked this time, and are again in a moment")
 
     async def look(self) -> None:
         """Ask about what is due."""

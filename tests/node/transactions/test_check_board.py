@@ -85,3 +85,29 @@ def test_without_checks_a_transaction_is_given_up_when_the_first_was_due() -> No
     assert board.look(opened("a"), limits, 0.0) == []
     assert board.look(opened("a", age_s=6.0), limits, 6.0) == ["a"]
     assert board.take("g", 10) == []
+
+
+def test_a_look_of_another_thread_while_a_check_is_judged_disturbs_nothing() -> None:
+    board = CheckBoard()
+    first, more = opened("a", age_s=9.0), opened("b", age_s=9.0)
+    board.look(first, LIMITS, 0.0)
+
+    def judged(name: str) -> bool:
+        board.look(first + more, LIMITS, 1.0)
+        return True
+
+    assert board.take("g", 10, judged) == ["a"]
+    assert board.take("g", 10) == ["b"]
+
+
+def test_a_check_that_another_producer_took_meanwhile_goes_to_one_of_them() -> None:
+    board = CheckBoard()
+    board.look(opened("a", age_s=9.0), LIMITS, 0.0)
+    other: list[str] = []
+
+    def judged(name: str) -> bool:
+        other.extend(board.take("g", 10))
+        return True
+
+    assert (board.take("g", 10, judged), other) == ([], ["a"])
+    assert not board.waits("g")

@@ -1,5 +1,6 @@
 """Open transactions of classic clients, which the master asks about."""
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -19,6 +20,8 @@ from fakes.halves import half_put, put_halves
 from fakes.pushed_to import PushedTo
 from tandemlog.format.record.record import decode_record
 from tandemlog_server.node.access.caller import Caller
+from tandemlog_server.node.process.tasks import cancelled
+from tandemlog_server.node.remoting.sends import transaction_checks
 from tandemlog_server.rocketmq.clients.codes import RequestCode
 
 
@@ -131,3 +134,30 @@ async def test_many_checks_go_out_in_pieces(world: ClassicTransactions) -> None:
     assert len(world.connection.pushed) == 64
     await world.look()
     assert len(set(asked_places(world.connection))) == 70
+
+
+async def test_a_look_that_fails_is_not_the_last_one(
+    world: ClassicTransactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction_checks, "LOOK_S", 0.001)
+    world.send("a")
+    world.bench.clock.advance(6)
+    producers, world.producers = world.producers, []
+    await world.look()
+    assert world.board.waits(GROUP)
+    world.producers = producers
+    failed, asked, look = asyncio.Event(), asyncio.Event(), world.checks.look
+
+    async def failing_once() -> None:
+        if not failed.is_set():
+            failed.set()
+            raise RuntimeError("dictionary changed size during iteration")
+        await look()
+        asked.set()
+
+    monkeypatch.setattr(world.checks, "look", failing_once)
+    running = asyncio.create_task(world.checks.run())
+    async with asyncio.timeout(10):
+        await asked.wait()
+    await cancelled(running)
+    assert len(world.connection.pushed) == 1

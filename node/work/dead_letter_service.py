@@ -11,7 +11,6 @@ that works on `%DLQ%group` empties the list too.
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from tandemlog.format.constants import DEAD_LETTER_PREFIX
 from tandemlog.format.errors import CorruptRecordError
@@ -25,6 +24,7 @@ from tandemlog_server.storage.leases.queue_leases import QueueLeases
 from tandemlog_server.storage.services.dead_letters import MAX_PAGE, DeadLetterPage
 
 from ..error_status import RequestRefusedError, check_count
+from ..process.tasks import to_its_end
 from .work_requests import check_group, no_group
 from .work_service import WorkService
 from .work_term import WorkTerm
@@ -96,19 +96,27 @@ class DeadLetterService:
             if not dry_run:
                 self._sending.add((group, offset))
                 try:
-                    await asyncio.to_thread(partial(term.letters.send_again, group, offset, holder))
-                    term.check()
-                    term.engine.pass_over(queue, offset, offset + 1)
+                    # else one whose caller goes away would be in the list still, to be sent twice
+                    await to_its_end(self._send_again(term, queue, offset, holder))
                 except (StoreError, CorruptRecordError) as error:
                     refused.append((offset, str(error)))
                     continue
-                finally:
-                    self._sending.discard((group, offset))
             sent.append(offset)
         if sent and not dry_run:
             term.after()
             await self._work.sync(group)
         return ResendResult(tuple(sent), tuple(refused))
+
+    async def _send_again(
+        self, term: WorkTerm, queue: QueueLeases, offset: int, holder: str
+    ) -> None:
+        """It is in the log again, and done."""
+        try:
+            await asyncio.to_thread(term.letters.send_again, queue.group, offset, holder)
+            term.check()
+            term.engine.pass_over(queue, offset, offset + 1)
+        finally:
+            self._sending.discard((queue.group, offset))
 
     async def purge(self, group: str, before_offset: int, *, dry_run: bool = False) -> int:
         """All dead letters below that queue offset are done; returns how many. Retention deletes

@@ -1,6 +1,7 @@
 """Work queues of a whole node: messages come, are acknowledged, come again, are given up."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -191,6 +192,31 @@ async def test_two_operators_send_a_dead_letter_again_once(node: Node) -> None:
     assert sorted(each.sent for each in both) == [(), (0,)]
     assert bodies(await receive(node, wait_ms=5_000)) == [b"0"]
     assert bodies(await receive(node)) == []
+
+
+async def test_a_dead_letter_whose_resend_is_cancelled_is_sent_again_once(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await dead_letters(node, 2)
+    desk = node.work.term.letters  # type: ignore[union-attr]
+    begun, goes_on, send_again = threading.Event(), threading.Event(), desk.send_again
+
+    def slow(*about: Any) -> int:
+        begun.set()
+        goes_on.wait(10)
+        return send_again(*about)
+
+    monkeypatch.setattr(desk, "send_again", slow)
+    resending = asyncio.create_task(node.dead_letters.resend(GROUP, [0, 1], "me"))
+    await until(begun.is_set)
+    resending.cancel()
+    await asyncio.sleep(0)
+    goes_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await resending
+    assert (await node.dead_letters.resend(GROUP, [0, 1], "me")).sent == (1,)
+    found = bodies(await receive(node, wait_ms=5_000)) + bodies(await receive(node, wait_ms=1_000))
+    assert sorted(found) == [b"0", b"1"]
 
 
 async def test_a_receive_waits_for_a_message_of_any_queue(node: Node) -> None:

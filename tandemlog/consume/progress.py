@@ -154,10 +154,16 @@ class Progress:
     def resume(self, queues: Iterable[Queue]) -> dict[Queue, int]:
         """Those that were paused, with the offsets at which they continue."""
         resumed = self._paused.intersection(queues)
-        for queue in resumed:
-            self._turns[queue] = next(self._numbers)
         self._paused -= resumed
-        return {queue: self.position(queue) for queue in resumed}
+        return self.again(resumed)
+
+    def again(self, queues: Iterable[Queue]) -> dict[Queue, int]:
+        """Those that were not read for a while, with the offsets at which they continue; what was
+        read before and is not delivered yet does not count."""
+        continued = self.queues.intersection(queues)
+        for queue in continued:
+            self._turns[queue] = next(self._numbers)
+        return {queue: self.position(queue) for queue in continued}
 
     def leave(self, queues: Iterable[Queue]) -> None:
         """From now on nothing more of `queues` is delivered."""

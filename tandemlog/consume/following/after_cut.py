@@ -4,8 +4,8 @@
     fetched up to        13    messages in the buffer were not delivered: they are dropped
     first behind the cut  6    the stream continues there
 
-Queues that are not read at this moment have positions too: those that a member lost a moment ago,
-and those in which it is about to begin.
+Queues that are not read at this moment have positions too: those that are paused, those of deleted
+topics, those that a member lost a moment ago, and those in which it is about to begin.
 """
 
 import logging
@@ -45,7 +45,7 @@ class Cuts:
         progress = self._progress
         others = {**self.begins, **self.former}
         unread = {queue: (-1, offset) for queue, offset in others.items()}
-        for queue in progress.paused:
+        for queue in progress.paused | self._fetcher.deleted:
             unread[queue] = progress.turn(queue), progress.position(queue)
         return unread
 

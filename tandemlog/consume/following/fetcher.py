@@ -100,6 +100,8 @@ class Fetcher:
         self.on_cut: Callable[[Queue, int], None] | None = None
         self._fetched: dict[Queue, int] = {}
         self._turns: dict[Queue, int] = {}
+        self.deleted: set[Queue] = set()
+        """Those that are not read because the master does not know them, as long as that is so."""
         self.buffer: deque[FetchedBatch] = deque()
         self._buffered = 0
         self.changed = asyncio.Event()
@@ -142,6 +144,7 @@ class Fetcher:
 
     def drop(self, queues: Collection[Queue]) -> None:
         """Stop reading these; what was read of them is forgotten."""
+        self.deleted.difference_update(queues)
         dropped = self._fetched.keys() & set(queues)
         if not dropped:
             return
@@ -272,8 +275,10 @@ class Fetcher:
         self, queues: Sequence[Queue], error: UnknownTopicError | UnknownQueueError
     ) -> None:
         """A slave may not have heard of a topic: raises `error` only if the master has not."""
+        # asked for by name, a topic that is gone is an error, whatever became of the others
+        names = () if self._lose_topics else sorted({topic for topic, _ in queues})
         try:
-            topics = await self._reader.connection.topics(sorted({topic for topic, _ in queues}))
+            topics = await self._reader.connection.topics(names)
         except _PASSING as away:
             logger.warning("follower waits for the master: %s, %s", error, away)
             return
@@ -283,7 +288,9 @@ class Fetcher:
             raise error
         if unknown:
             logger.warning("topics were deleted, or lost queues: %s", unknown)
-            self.drop(unknown)
+            known = [queue for queue in unknown if queue in self._fetched]
+            self.drop(known)
+            self.deleted.update(known)
 
     def _accept(
         self, queue: Queue, batch: ReceivedBatch, endpoint: str, ends: Mapping[Queue, int]

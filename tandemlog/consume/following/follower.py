@@ -473,6 +473,13 @@ class Follower:
                 continue
             if self.membership is not None:
                 self.membership.set_topics(names)
+            self._read_again({each for each in self._fetcher.deleted if each[0] in names})
+
+    def _read_again(self, queues: Collection[Queue]) -> None:
+        """Queues that were deleted, and are there again: they continue where they were."""
+        if queues:
+            logger.info("topics were created again: %s", sorted(queues))
+            self._fetcher.read_from(self.progress.again(queues), self.progress.turn)
 
     async def _watch_queues(self, all_queues: Callable[[], Awaitable[Collection[Queue]]]) -> None:
         while True:
@@ -490,3 +497,4 @@ class Follower:
             for queue in new:
                 logger.info("follower reads a new queue: topic=%s queue_id=%d", *queue)
             self.read_from({queue: committed.get(queue, 0) for queue in new})
+            self._read_again(self._fetcher.deleted.intersection(queues))

@@ -366,6 +366,26 @@ async def test_a_topic_that_is_deleted_ends_the_reading(cluster: FakeCluster) ->
             await stream.next_batch()
 
 
+async def test_a_topic_of_a_pattern_may_be_deleted_and_created_again(cluster: FakeCluster) -> None:
+    await fill(cluster, range(100, 104), "bills")
+    watchful = FollowOptions(refresh_ms=5, wait_ms=10)
+    async with (
+        consumer(cluster, options=watchful) as reader,
+        await reader.follow("^(orders|bills)$") as stream,
+    ):
+        first = [int((await anext(stream)).body) for _ in range(104)]
+        assert sorted(first) == list(range(104))
+        orders = cluster.log.topics.pop("orders")
+        await fill(cluster, range(104, 108), "bills")
+        others = [int((await anext(stream)).body) for _ in range(4)]
+        assert sorted(others) == [104, 105, 106, 107], "the other topic is read on"
+        cluster.log.topics["orders"] = orders
+        await fill(cluster, range(108, 112))
+        async with asyncio.timeout(10):
+            more = [int((await anext(stream)).body) for _ in range(4)]
+        assert sorted(more) == [108, 109, 110, 111], "it continues where it was"
+
+
 async def test_new_queues_of_a_topic_are_read_too(cluster: FakeCluster) -> None:
     watchful = FollowOptions(refresh_ms=1, wait_ms=50)
     async with (

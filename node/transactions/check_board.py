@@ -1,5 +1,5 @@
-"""Which open transactions the master asks their producers about, and when. Without a clock: `now`
-in, answers out.
+"""Which open transactions the master asks their producers about, and when. Pure: `now` in, answers
+out.
 
     begun ── check_after ──▶ 1st check ── interval ──▶ 2nd ── .. ──▶ last ── interval ──▶ exhausted
 
@@ -7,12 +7,12 @@ A check waits at its group for a producer that comes for it, until the next one.
 not, it counts: a group whose producers are gone must not keep its transactions for ever. Counts are
 this master's: a new one begins again, and so it asks more often, and never less.
 
-The thread of transactions looks, while the doors take checks in the event loop: a lock is held for
-each step at what waits, and never while a transaction is judged.
+A thread may look while doors take checks in the event loop: a lock is held for each step at what
+waits, and never while a transaction is judged.
 """
 
-import threading
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
@@ -56,11 +56,12 @@ class _State:
 
 
 class CheckBoard:
-    """See the module; times in seconds of one monotonic clock."""
+    """See the module; times in seconds of one monotonic clock. `lock` is for a board of several
+    threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, lock: AbstractContextManager[object] | None = None) -> None:
+        self._lock = nullcontext() if lock is None else lock
         self._states: dict[str, _State] = {}
-        self._lock = threading.Lock()  # of what waits
         self._due: dict[str, dict[str, None]] = {}
         self.checks_total = 0
         """How many were made."""

@@ -13,6 +13,7 @@ in the same thread, one after the other.
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
@@ -50,7 +51,7 @@ class TransactionWork:
     ) -> None:
         self.limits = limits
         self.desk = desk
-        self.board = CheckBoard()
+        self.board = CheckBoard(threading.Lock())
         self._store = store
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="transactions")
         self._task: asyncio.Task[None] | None = None

@@ -57,7 +57,7 @@ PAUSE_S: Final = 0.005
 class ColdReader:
     """See the module. Safe to use from several threads; every call may wait for the object store,
     and raises ArchiveError if that does not answer or its objects are damaged, StoreBusyError if
-    the search takes too long: ask again.
+    the search takes too long, or a new node does not know yet which log it has: ask again.
 
     `manifest()` is the newest that this node's archiver knows."""
 
@@ -264,6 +264,11 @@ class ColdReader:
         if cut == 0:
             cut = self._without_a_common_term(manifest)
         if history.log_id and manifest.history.log_id not in (0, history.log_id):
+            if history.newest[0] and not history.newest[1]:
+                raise StoreBusyError(
+                    "this node has a new log, and its master has not said yet which one that is: "
+                    "try again in a moment"
+                )
             cut = 0
         if cut and not self._is_proved(manifest, cut):
             cut = 0

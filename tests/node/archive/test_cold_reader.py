@@ -16,7 +16,7 @@ from tandemlog.format.filter.parser import parse
 from tandemlog.format.record.tags import tag_hashes
 from tandemlog_server.node.archive import cold_reader
 from tandemlog_server.node.archive.cold_reader import ColdReader
-from tandemlog_server.storage.config import RetentionConfig
+from tandemlog_server.storage.config import ConfirmSource, RetentionConfig
 from tandemlog_server.storage.errors import StoreBusyError
 from tandemlog_server.storage.queues.queue_search import Boundary
 from tandemlog_server.storage.reads.results import GetStatus
@@ -256,6 +256,41 @@ def test_an_archive_of_other_bytes_is_not_read() -> None:
     result = cold(bench, objects, manifest).get("T", 0, 0, 1, 100)
     assert result.status is GetStatus.OFFSET_TOO_SMALL
     assert result.next_offset == bench.store.reader.ranges()[0].min_offset
+
+
+def new_slave(master: Bench) -> Bench:
+    """A node that was empty a moment ago: it has the master's log, and not its tables yet."""
+    begin, end = master.store.log.min_offset, master.store.confirmed.value
+    slave = Bench(replace(CONFIG, confirm=ConfirmSource.REPLICATION), topics=())
+    store = slave.store
+    store.reset(begin)
+    store.take_prologue(master.store.prologue(begin))
+    for entry in master.store.epochs.table.entries:
+        store.epochs.append(entry)
+    while (at := store.log.wrote.value) < end:
+        store.append_raw(at, master.store.log.view(at, min(1024, end - at)))
+    store.flush()
+    store.advance_confirmed(end)
+    slave.settle()
+    return slave
+
+
+def test_a_node_that_does_not_know_yet_which_log_it_has_sends_no_reader_forward() -> None:
+    bench, objects = (
+        Bench(replace(CONFIG, retention=RETENTION), topics=("T", "U")),
+        FakeObjectStore(),
+    )
+    bench.store.become_master(1)
+    fill(bench)
+    expected = all_of(bench.store.reader, "T", 0)
+    manifest = archive(bench, objects)
+    delete_old_files(bench)
+    slave = new_slave(bench)
+    reader = cold(slave, objects, manifest)
+    with pytest.raises(StoreBusyError, match="try again"):
+        reader.get("T", 0, 0, 1, 100)
+    slave.store.log_identity.replace_from_json(bench.store.log_identity.to_json())
+    assert all_of(reader, "T", 0)[: len(expected)] == expected
 
 
 def test_before_the_archiver_has_looked_the_reader_looks_itself() -> None:

@@ -66,7 +66,7 @@ class Persistence:
                 raise failure.with_traceback(None)
             # read before the flushes: they do not cover what is flushed later
             flushed, confirmed = parts.log.flushed.value, parts.confirmed.value
-            mended = () if parts.reput.behind else parts.mend_note.ranges
+            mended = () if parts.reput.behind else parts.mend_note.told
             whole = parts.log.ends_with_record(flushed) and log_end is None
             if log_end is not None:
                 flushed = min(flushed, log_end)

@@ -5,7 +5,7 @@
     3  replace    the file is written again and put in place (log_mending.py); one with a place
                   that cannot be read keeps its blocks (bad_places.py)
     4  derived    queues, index and folds take what dispatch had skipped (reput.py)
-    5  durable    at a later checkpoint, once 4 is through: the note goes
+    5  durable    at a later checkpoint, once 4 has begun and is through: the note goes
 
 A crash before 3 leaves the old file, and the scrub finds it again. After 3 the note is there, and
 the next open does 4 again.
@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from ..disk_errors import refusing
+from ..errors import FlushFailedError
 from ..store_parts import StoreParts
 from .bad_places import occupy
 from .log_mending import Pace, Patch, at_once, keep_evidence, mend_file
@@ -49,13 +50,17 @@ def mend_store(
 
     try:
         mend_file(log, files, own, patches, write_lock, pace, ready)
+    except FlushFailedError:
+        raise  # the next open may find the new file
     except Exception:
         _forget(parts, ranges, write_lock)
         raise
     for start, end in ranges:
         log.unbar(start, end)
     needed = [parts.reput.mended(start, end, again=again) for start, end in ranges]
-    if not any(needed):
+    if any(needed):
+        parts.mend_note.tell(ranges)
+    else:
         _forget(parts, ranges, write_lock)
 
 
@@ -72,3 +77,4 @@ def end_mending(parts: StoreParts) -> None:
     end = parts.queues.next_offset
     for start, stop in parts.mend_note.ranges:
         parts.reput.mended(start, min(stop, end), again=True)
+    parts.mend_note.tell(parts.mend_note.ranges)

@@ -1,15 +1,17 @@
 """Which stretches of the log were mended whose records are not yet everywhere they belong.
 
     note written ─▶ file of the log replaced ─▶ queues, index, folds again ─▶ durable ─▶ note gone
+                    may take minutes            told: a checkpoint after this has it all
 
 Dispatch had skipped these records, so queues, index and folds on the disk lack them, and
 nothing there shows it. While the note is on the disk, an open does that part again; doing it twice
-is only work.
+is only work. A checkpoint while the file is still being replaced proves nothing for it.
 
 tandemlog/mended.json, checked JSON: ranges [[start, end], ...], log offsets
 """
 
 import logging
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,12 +26,24 @@ Range = tuple[int, int]
 
 
 class MendNote:
-    """See the module; the callers take turns."""
+    """See the module. Any thread may call. `ranges` are all that are noted."""
 
     def __init__(self, path: Path, files: FileSystem) -> None:
         self.path = path
         self._files = files
         self.ranges: tuple[Range, ...] = ()
+        self._told: tuple[Range, ...] = ()
+        self._lock = threading.Lock()
+
+    @property
+    def told(self) -> tuple[Range, ...]:
+        """Those that dispatch has been told of."""
+        return self._told
+
+    def tell(self, ranges: Sequence[Range]) -> None:
+        """Dispatch has been told of these: they may go once it is through, and that is durable."""
+        with self._lock:
+            self._told = (*self._told, *ranges)
 
     def load(self) -> None:
         """No file: nothing was mended. A damaged one counts for the whole log. Raises OSError."""
@@ -44,11 +58,15 @@ class MendNote:
 
     def add(self, ranges: Sequence[Range]) -> None:
         """Durable on return. Raises OSError."""
-        self._write((*self.ranges, *(each for each in ranges if each not in self.ranges)))
+        with self._lock:
+            self._told = tuple(each for each in self._told if each not in ranges)
+            self._write((*self.ranges, *(each for each in ranges if each not in self.ranges)))
 
     def remove(self, ranges: Sequence[Range]) -> None:
         """Durable on return. Raises OSError."""
-        self._write(tuple(each for each in self.ranges if each not in ranges))
+        with self._lock:
+            self._write(tuple(each for each in self.ranges if each not in ranges))
+            self._told = tuple(each for each in self._told if each not in ranges)
 
     def _write(self, ranges: tuple[Range, ...]) -> None:
         if ranges == self.ranges:

@@ -8,6 +8,7 @@ from fakes.scrubbed_trio import turn
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from fakes.waiting import come, put_waiting, ready_desk, waiting_put
 from tandemlog_server.storage.config import RetentionConfig
+from tandemlog_server.storage.errors import FlushFailedError
 from tandemlog_server.storage.folds.service_fold import FoldSnapshot
 from tandemlog_server.storage.retention.cleaner import Cleaner
 from tandemlog_server.storage.scrub.log_mending import Patch
@@ -163,6 +164,26 @@ def test_the_note_stays_while_the_snapshot_waits_for_the_flush() -> None:
     bench.kill()
     bench.settle()
     assert waiting(bench) == 3
+
+
+def test_a_checkpoint_while_the_file_is_written_again_leaves_the_note() -> None:
+    bench, patch = damaged()
+    bench.store.mend([patch], pace=lambda _size: bench.store.persist())
+    bench.kill()
+    bench.settle()
+    assert waiting(bench) == 2
+
+
+def test_the_note_stays_if_the_name_of_the_mended_file_may_not_be_durable() -> None:
+    bench, patch = damaged()
+    bench.store.persist()
+    bench.files.fail("fsync_directory", name="commitlog")
+    with pytest.raises(FlushFailedError):
+        bench.store.mend([patch])
+    bench.files.heal()
+    bench.kill()
+    bench.settle()
+    assert waiting(bench) == 2
 
 
 def test_a_snapshot_that_was_taken_before_the_fold_was_rebuilt_does_not_count() -> None:

@@ -3,7 +3,8 @@
 A store has thousands of queue files and writes to each of them rarely: descriptors are opened when
 first needed, kept in the order of their use, and the longest unused is closed when there are too
 many. A descriptor is closed only when no thread is inside a call with it, because its number could
-be given to another file.
+be given to another file. Files are opened and closed outside the lock: with it in its hand, a
+thread would hold up all others while the disk, or the interpreter, lets it wait.
 
 If a file to be deleted was already deleted by hand, that is fine. A file is created in a temporary
 folder and moved to its place when it has its length.
@@ -19,6 +20,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -65,6 +67,8 @@ class FilePool:
         # first and is closed first. Files in _unsynced wait for an fsync and stay open.
         self._open: OrderedDict[str, list[int]] = OrderedDict()
         self._unsynced: dict[str, list[int]] = {}
+        # how often a path got another file: what a thread has opened meanwhile may be the old one
+        self._forgotten = 0
         self._dirty: set[str] = set()
         self._dirty_directories: set[Path] = set()
 
@@ -231,17 +235,42 @@ class FilePool:
             raise self._failure from error
 
     def _acquire(self, path: str) -> list[int]:
-        with self._lock:
-            entry = self._open.get(path)
+        while True:
+            with self._lock:
+                entry = self._entry(path)
+                if entry is not None:
+                    return entry
+                forgotten = self._forgotten
+            # not under the lock: see the module
+            handle = self.files.open(path)
+            unused: list[int] = []
+            with self._lock:
+                entry = self._entry(path)
+                is_new = entry is None and forgotten == self._forgotten
+                if is_new:
+                    entry = [handle, 1]
+                    (self._unsynced if path in self._dirty else self._open)[path] = entry
+                    unused = self._take_unused(keep=path)
+            try:
+                with ExitStack() as closing:
+                    for each in unused if is_new else (handle,):
+                        closing.callback(self.files.close, each)
+            except OSError:
+                if entry is not None:
+                    self._release(path, entry)
+                raise
             if entry is not None:
-                self._open.move_to_end(path)
-            elif (entry := self._unsynced.get(path)) is None:
-                entry = [self.files.open(path), 0]
-                (self._unsynced if path in self._dirty else self._open)[path] = entry
-                if len(self._open) + len(self._unsynced) > self._open_files:
-                    self._close_unused(keep=path)
-            entry[1] += 1
-            return entry
+                return entry
+
+    def _entry(self, path: str) -> list[int] | None:
+        """That of an open file, with one caller more inside. Caller holds the lock."""
+        entry = self._open.get(path)
+        if entry is not None:
+            self._open.move_to_end(path)
+        elif (entry := self._unsynced.get(path)) is None:
+            return None
+        entry[1] += 1
+        return entry
 
     def _release(self, path: str, entry: list[int], *, dirty: bool = False) -> None:
         with self._lock:
@@ -259,21 +288,25 @@ class FilePool:
         if entry is not None:
             self._unsynced[path] = entry
 
-    def _close_unused(self, keep: str) -> None:
-        """Caller holds the lock. If the others wait for an fsync, one more stays open than there
-        should, and the next write begins with one."""
+    def _take_unused(self, keep: str) -> list[int]:
+        """Descriptors to be closed, no longer in the pool, so that there are not too many. Caller
+        holds the lock. If the others wait for an fsync, one more stays open than there should, and
+        the next write begins with one."""
+        unused: list[int] = []
         while len(self._open) + len(self._unsynced) > self._open_files:
             for path, entry in islice(self._open.items(), LOOKED_AT):
                 if entry[1] == 0 and path != keep:
                     break
             else:
                 self._crowded = True
-                return
+                return unused
             del self._open[path]
-            self.files.close(entry[0])
+            unused.append(entry[0])
+        return unused
 
     def _forget(self, path: str) -> None:
         with self._lock:
+            self._forgotten += 1
             entry = self._open.pop(path, None) or self._unsynced.pop(path, None)
             if entry is not None and entry[1] == 0:
                 self.files.close(entry[0])

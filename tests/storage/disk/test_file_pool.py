@@ -1,5 +1,7 @@
 import errno
+import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,6 +13,9 @@ from tandemlog_server.storage.disk.file_pool import (
     remove_drafts,
 )
 from tandemlog_server.storage.errors import FlushFailedError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOT = Path("/store/consumequeue")
 
@@ -260,3 +265,72 @@ def test_a_file_is_made_empty_where_one_was_left(files: MemoryFiles) -> None:
     pool.write(path, 0, b"abcdefgh")
     pool.create(path, 8)
     assert pool.read(path, 0, 8) == bytes(8)
+
+
+class DuringOpen(MemoryFiles):
+    """Does something else between the opening of a file and what its opener does next."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.then: Callable[[], None] | None = None
+
+    def open(self, path: Path | str, *, create: bool = False, write: bool = True) -> int:
+        handle = super().open(path, create=create, write=write)
+        then, self.then = self.then, None
+        if then is not None:
+            then()
+        return handle
+
+
+def test_while_a_file_is_opened_others_can_be_read() -> None:
+    files = DuringOpen()
+    pool = pool_of(files)
+    for name in ("a", "b"):
+        pool.create(f"{ROOT}/{name}", 3)
+        pool.write(f"{ROOT}/{name}", 0, name.encode())
+    pool.sync()
+    pool.close()
+    pool.read(f"{ROOT}/b", 0, 1)
+    others: list[bytes] = []
+
+    def read_other() -> None:
+        thread = threading.Thread(target=lambda: others.append(pool.read(f"{ROOT}/b", 0, 1)))
+        thread.start()
+        thread.join(10)
+
+    files.then = read_other
+    assert pool.read(f"{ROOT}/a", 0, 1) == b"a"
+    assert others == [b"b"]
+
+
+def test_of_a_file_that_is_replaced_while_it_is_opened_the_new_one_is_read() -> None:
+    files = DuringOpen()
+    pool, path = pool_of(files), f"{ROOT}/a"
+
+    def create(content: bytes) -> None:
+        pool.create(path, 3)
+        pool.write(path, 0, content)
+
+    def replace() -> None:
+        pool.delete(path)
+        create(b"new")
+        pool.sync()
+        pool.close()
+
+    create(b"old")
+    pool.sync()
+    pool.close()
+    files.then = replace
+    assert pool.read(path, 0, 3) == b"new"
+    assert files.open_handles == 1
+
+
+def test_a_file_that_two_open_at_once_has_one_descriptor() -> None:
+    files = DuringOpen()
+    pool, path = pool_of(files), f"{ROOT}/a"
+    pool.create(path, 3)
+    pool.sync()
+    pool.close()
+    files.then = lambda: pool.write(path, 0, b"new")
+    assert pool.read(path, 0, 3) == b"new"
+    assert files.open_handles == 1

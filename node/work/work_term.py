@@ -220,12 +220,23 @@ class WorkTerm:
             self.look_at_tables()
         if self.engine.groups.policy(group) is not None:
             return
-        # the next master takes a group that is not in its table for deleted, with all that it has
-        # done
-        await self.role.confirm_table(GROUPS)
+        await self._known_by_the_set(group)
         await self._known_by_the_log(group)
         if group in groups.table:
             self.engine.open_group(group, groups.policy(group))
+
+    async def _known_by_the_set(self, group: str) -> None:
+        """The next master would take a group that is not in its table for deleted, with all that it
+        has done. Raises RequestRefusedError (NOT_IN_SYNC): nothing was done for the caller, which
+        may ask again."""
+        try:
+            await self.role.confirm_table(GROUPS)
+        except RequestRefusedError as error:
+            if error.code != common_pb2.OUTCOME_UNKNOWN:
+                raise
+            raise RequestRefusedError(
+                common_pb2.NOT_IN_SYNC, f"group {quoted(group)} cannot work yet: {error}"
+            ) from None
 
     async def _open_topic(
         self, group: str, topic: str, holder: str, start_at: StartAt | None

@@ -19,7 +19,7 @@ from ...format.lease.policy import MAX_HANDLES, AckResult
 from ...v1 import work_pb2
 from .leased_batch import ACKED, LOST, TAKEN, WAITING, LeasedBatch, Taken, lost_error
 from .settler import Settled
-from .work_calls import WorkCalls
+from .work_calls import WorkCalls, may_pass
 from .work_statistics import WorkCounters
 
 logger = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ class OpenLeases:
             try:
                 results = await self._extend(part, self._lease_ms)
             except TandemlogError as error:
-                if not error.retryable:
+                if not may_pass(error):
                     raise
                 logger.warning("group %s: leases wait for a master: %s", self._calls.group, error)
                 return

@@ -21,7 +21,7 @@ from ...errors import InternalError, OutcomeUnknownError, TandemlogError
 from ...format.lease.policy import MAX_HANDLES, AckResult, ack_sentence
 from ...v1 import work_pb2
 from .leased_batch import ACKED, REJECTED, RELEASED, RETRIED, LeasedBatch, lost_error
-from .work_calls import WorkCalls
+from .work_calls import WorkCalls, may_pass
 from .work_statistics import WorkCounters
 
 logger = logging.getLogger(__name__)
@@ -183,10 +183,8 @@ class Settler:
                 try:
                     results, again = await self._calls.settle(_METHODS[state], request)
                 except TandemlogError as error:
-                    # an outcome that is not known is asked for once more, like a failed call
-                    passing = error.retryable or isinstance(
-                        error, InternalError | OutcomeUnknownError
-                    )
+                    # like a failed call
+                    passing = may_pass(error) or isinstance(error, InternalError)
                     if not passing or self._closing:
                         raise
                     logger.warning(

@@ -13,7 +13,12 @@ from typing import Any, Final, TypeVar
 
 from ...cluster.connection import Connection
 from ...cluster.node import Node
-from ...errors import InvalidArgumentError, UnknownGroupError
+from ...errors import (
+    InvalidArgumentError,
+    OutcomeUnknownError,
+    TandemlogError,
+    UnknownGroupError,
+)
 from ...format.lease.policy import GroupPolicy
 from ...v1 import work_pb2
 from ..group.group_admin import NOT_KNOWN_THERE
@@ -24,6 +29,12 @@ ResultT = TypeVar("ResultT")
 
 SILENCE_MS: Final = 5_000
 """Of a node behind the time that it may wait: a longer one is away, and another may lead."""
+
+
+def may_pass(error: TandemlogError) -> bool:
+    """Whether the same request may succeed later: all of them may be repeated, also those whose
+    outcome is not known."""
+    return error.retryable or isinstance(error, OutcomeUnknownError)
 
 
 class WorkCalls:

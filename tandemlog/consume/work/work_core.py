@@ -43,7 +43,7 @@ from .leased_batch import (
 from .open_leases import OpenLeases
 from .prefetch import Prefetch
 from .settler import Settled, Settler
-from .work_calls import WorkCalls, receive_request
+from .work_calls import WorkCalls, may_pass, receive_request
 from .work_options import WantedPolicy, WorkOptions
 from .work_statistics import WorkCounters, WorkStatistics
 
@@ -358,7 +358,7 @@ class WorkCore:
             try:
                 response = await self._receive.result(self._ask(count))
             except TandemlogError as error:
-                if not error.retryable:
+                if not may_pass(error):
                     raise
                 logger.warning("group %s waits for a master: %s", self.calls.group, error)
                 await asyncio.sleep(PAUSE_S)

@@ -388,8 +388,9 @@ async def test_nothing_is_delivered_to_a_group_that_the_next_master_would_not_kn
 
     with monkeypatch.context() as patched:
         patched.setattr(node.role, "confirm_table", not_replicated)
-        with pytest.raises(RequestRefusedError, match="groups is not replicated"):
+        with pytest.raises(RequestRefusedError, match="groups is not replicated") as refused:
             await receive(node)
+    assert refused.value.code == common_pb2.NOT_IN_SYNC, "a consumer waits, and asks again"
     assert bodies(await receive(node)) == [b"0"]
 
 

@@ -3,6 +3,7 @@ nobody sends any more."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,11 @@ from tandemlog.cluster.connection_options import ConnectionOptions
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.consume.work.async_work import AsyncWork
 from tandemlog.consume.work.leased_batch import WAITING, Taken
+from tandemlog.consume.work.work_calls import WorkCalls
 from tandemlog.consume.work.work_core import WorkCore
 from tandemlog.consume.work.work_options import WorkOptions
 from tandemlog.produce.producer import AsyncProducer
+from tandemlog.v1 import work_pb2
 
 QUICK = ConnectionOptions(retry_timeout_ms=2_000, discovery_timeout_ms=300)
 OPTIONS = WorkOptions(linger_ms=0, wait_ms=2_000, stop_timeout_ms=5_000)
@@ -105,6 +108,40 @@ async def test_an_outcome_after_a_failure_does_not_wait_for_ever(
             await work.core.stopped.wait()
             with pytest.raises(errors.OutcomeUnknownError, match="may come again"):
                 await second.ack(sync=True)
+
+
+async def test_an_outcome_that_is_not_known_ends_no_consumer(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new master has not told the others of the group yet, and one of them is slow."""
+    asked: set[str] = set()
+    settle, receive = WorkCalls.settle, WorkCalls.receive
+
+    def not_known_at_first(method: str) -> None:
+        if method not in asked:
+            asked.add(method)
+            raise errors.OutcomeUnknownError("not every in-sync replica has the table of groups")
+
+    async def settled(calls: WorkCalls, method: str, request: Any) -> tuple[bytes, bool]:
+        not_known_at_first(method)
+        return await settle(calls, method, request)
+
+    async def received(calls: WorkCalls, request: Any) -> work_pb2.ReceiveResponse:
+        not_known_at_first("Receive")
+        return await receive(calls, request)
+
+    monkeypatch.setattr(WorkCalls, "settle", settled)
+    monkeypatch.setattr(WorkCalls, "receive", received)
+    async with (
+        AsyncConsumer(cluster.endpoints, group="billing", connection=QUICK) as consumer,
+        consumer.work("orders", lease=1, options=OPTIONS) as work,
+    ):
+        delivery = await work.poll(10_000)
+        assert delivery is not None
+        await until(lambda: "Extend" in [each for each, _ in cluster.work.requests])
+        await delivery.ack(sync=True)
+        assert await work.poll(10_000) is not None
+    assert asked >= {"Receive", "Extend", "Acknowledge"}
 
 
 async def acknowledged_by_the_next_master(cluster: FakeCluster, work: AsyncWork) -> None:

@@ -14,9 +14,10 @@ knows it any more, OutcomeUnknownError is raised.
 import asyncio
 import logging
 import os
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from ..cluster.connection import Connection
 from ..cluster.node import Node
@@ -37,6 +38,8 @@ from ..message import Message, SendResult
 from ..v1 import broker_pb2, transaction_pb2
 
 logger = logging.getLogger(__name__)
+
+FutureT = TypeVar("FutureT")
 
 CALL_MARGIN_MS: Final = 1_000
 _NO_OFFSETS: Final = "commit_offsets needs a stream, or offsets by (topic, queue id) and group="
@@ -86,6 +89,9 @@ class TransactionState:
         self._offsets: list[broker_pb2.CommitOffsetsRequest] = []
         self._begun = False
         self._ending = False
+        self._lock = threading.Lock()  # of what was sent
+        self._takes = True
+        self._sent: list[Any] = []
 
     @property
     def transaction_id(self) -> str:
@@ -110,6 +116,28 @@ class TransactionState:
     @property
     def is_open(self) -> bool:
         return not self._ending
+
+    def check_takes(self) -> None:
+        """Before a message is sent. Raises as `check_open`, also once an end has begun."""
+        self.check_open()
+        if not self._takes:
+            raise TransactionEndedError(f"transaction {self.transaction_id} is about to end")
+
+    def sent(self, future: FutureT) -> FutureT:
+        """A message was sent. Raises TransactionEndedError if an end has begun meanwhile, which
+        does not count it: it is not part of the transaction."""
+        with self._lock:
+            self.check_takes()
+            self._sent.append(future)
+        return future
+
+    def begin_end(self) -> list[Any]:
+        """The futures of all messages that the end is about: none is taken from now on. Raises as
+        `check_open`."""
+        self.check_open()
+        with self._lock:
+            self._takes = False
+            return list(self._sent)
 
     def add_offsets(self, offsets: Offsets, what: Any, group: str | None) -> None:
         """Raises TransactionEndedError, InvalidArgumentError."""
@@ -224,7 +252,6 @@ class AsyncTransaction:
         self._state = state
         self._send = send
         self._first = first
-        self._sent: list[asyncio.Future[SendResult]] = []
 
     @property
     def transaction_id(self) -> str:
@@ -258,11 +285,10 @@ class AsyncTransaction:
 
     async def send(self, message: Message) -> "asyncio.Future[SendResult]":
         """A message more, which is read when the transaction is committed. The future says that it
-        is stored; its position comes with the commit. Raises as AsyncProducer.send."""
-        self._state.check_open()
-        future = await self._send(message, self._state.how)
-        self._sent.append(future)
-        return future
+        is stored; its position comes with the commit. Raises as AsyncProducer.send, and
+        TransactionEndedError once an end has begun."""
+        self._state.check_takes()
+        return self._state.sent(await self._send(message, self._state.how))
 
     def commit_offsets(
         self, offsets: Offsets, what: Any = None, *, group: str | None = None
@@ -276,14 +302,14 @@ class AsyncTransaction:
         """All of it counts from now on. If a message could not be stored, or the master refuses the
         commit (FencedMemberError: another member has the queues), it is rolled back, and the error
         is raised. OutcomeUnknownError: no master has said which outcome it has."""
-        self._state.check_open()
-        outcomes = await asyncio.gather(*self._sent, return_exceptions=True)
+        sent = self._state.begin_end()
+        outcomes = await asyncio.gather(*sent, return_exceptions=True)
         errors = [each for each in outcomes if isinstance(each, BaseException)]
         if errors:
             await self._end_refused()
             raise aborted(errors[0])
         try:
-            return await self._state.end(commits=True, messages=len(self._sent))
+            return await self._state.end(commits=True, messages=len(sent))
         except (OutcomeUnknownError, TransactionDecidedError):
             raise
         except TandemlogError:
@@ -304,7 +330,6 @@ class AsyncTransaction:
 
     async def rollback(self) -> TransactionResult:
         """Nothing of it counts, ever."""
-        self._state.check_open()
         # what is on its way would come too late, and would be asked about
-        await asyncio.gather(*self._sent, return_exceptions=True)
+        await asyncio.gather(*self._state.begin_end(), return_exceptions=True)
         return await self._state.end(commits=False, messages=-1)

@@ -30,7 +30,6 @@ class Transaction:
         self._state = state
         self._send = send
         self._first = first
-        self._sent: list[SendFuture] = []
 
     @property
     def transaction_id(self) -> str:
@@ -63,11 +62,10 @@ class Transaction:
 
     def send(self, message: Message) -> "SendFuture":
         """A message more, which is read when the transaction is committed. The future says that it
-        is stored; its position comes with the commit. Raises as Producer.send."""
-        self._state.check_open()
-        future = self._send(message, self._state.how)
-        self._sent.append(future)
-        return future
+        is stored; its position comes with the commit. Raises as Producer.send, and
+        TransactionEndedError once an end has begun."""
+        self._state.check_takes()
+        return self._state.sent(self._send(message, self._state.how))
 
     def commit_offsets(
         self, offsets: Offsets, what: Any = None, *, group: str | None = None
@@ -81,13 +79,13 @@ class Transaction:
         """All of it counts from now on. If a message could not be stored, or the master refuses the
         commit (FencedMemberError: another member has the queues), it is rolled back, and the error
         is raised. OutcomeUnknownError: no master has said which outcome it has."""
-        self._state.check_open()
-        errors = [error for future in self._sent if (error := future.exception()) is not None]
+        sent = self._state.begin_end()
+        errors = [error for future in sent if (error := future.exception()) is not None]
         if errors:
             self._end_refused()
             raise aborted(errors[0])
         try:
-            return self._end(commits=True)
+            return self._end(messages=len(sent))
         except (OutcomeUnknownError, TransactionDecidedError):
             raise
         except TandemlogError:
@@ -99,7 +97,7 @@ class Transaction:
         """Roll back what was not committed; whether it is committed all the same, as the first of
         repeated requests may have done."""
         try:
-            self._end(commits=False)
+            self._end()
         except TransactionDecidedError:
             return True
         except TandemlogError as error:
@@ -108,11 +106,11 @@ class Transaction:
 
     def rollback(self) -> TransactionResult:
         """Nothing of it counts, ever."""
-        self._state.check_open()
-        for future in self._sent:
+        for future in self._state.begin_end():
             future.exception()
-        return self._end(commits=False)
+        return self._end()
 
-    def _end(self, *, commits: bool) -> TransactionResult:
-        count = len(self._sent) if commits else -1
+    def _end(self, *, messages: int | None = None) -> TransactionResult:
+        """Commit so many messages; None: roll back."""
+        commits, count = messages is not None, -1 if messages is None else messages
         return self._thread.run(self._state.end(commits=commits, messages=count))

@@ -6,7 +6,7 @@ Archiver.next(view, now) ──▶ one action ──▶ the shell does it ──
 from dataclasses import dataclass
 
 from tandemlog.format.archive.manifest import Manifest, SegmentEntry, StateEntry
-from tandemlog.format.archive.object_name import ManifestName
+from tandemlog.format.archive.object_name import ManifestName, SegmentName
 from tandemlog.format.files.log_history import LogHistory
 
 
@@ -72,12 +72,14 @@ class Prove:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """Put the whole records from `start` up to `limit` as one segment, its index behind it. Answer:
-    Uploaded, NothingWhole, Damaged, or Gone."""
+    """Put the whole records from `start` up to `limit` as one segment, its index behind it. The
+    bytes of the segments `again` come first in it. Answer: Uploaded, NothingWhole, Differs,
+    Damaged, or Gone."""
 
     start: int
     limit: int
     term_id: int
+    again: tuple[SegmentName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,11 @@ class NothingWhole:
 
 
 @dataclass(frozen=True, slots=True)
+class Differs:
+    """The log has other bytes now than the segments that were to be put again: those stay."""
+
+
+@dataclass(frozen=True, slots=True)
 class Damaged:
     """The log's own bytes are damaged, or cannot be read."""
 
@@ -171,6 +178,7 @@ Answer = (
     | Proved
     | Uploaded
     | NothingWhole
+    | Differs
     | Damaged
     | Gone
     | StateTaken

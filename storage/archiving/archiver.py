@@ -6,7 +6,8 @@
 It begins with the newest manifest, of any node, and continues there: nothing of its own has to
 survive. A round takes what is confirmed at its beginning; objects are put before the manifest that
 names them. A small segment is put again together with the new bytes, if it is no larger than they
-are: so each byte is written a logarithmic number of times.
+are: so each byte is written a logarithmic number of times. That never replaces what is archived by
+other bytes: a disk may have turned a bit since, which no CRC covers.
 
 Another node may do the same at the same time. Names of objects say their content, so neither harms
 the other; the newest manifest counts, and each looks for it once a minute. A log that was cut while
@@ -37,6 +38,7 @@ from .actions import (
     Damaged,
     Delete,
     Deleted,
+    Differs,
     Failed,
     Gone,
     LogView,
@@ -106,6 +108,8 @@ class Archiver:
         self._round_at = 0.0
         self._published_at = 0.0
         self._largest = config.segment_bytes
+        # no segment that ends there or before is put again
+        self._stays = 0
         # what is to be deleted
         self._to_replace: set[str] = set()
         self._replaced: dict[str, float] = {}
@@ -184,6 +188,8 @@ class Archiver:
                 self._add(entry)
             case NothingWhole() if isinstance(asked, Upload):
                 self._without_a_whole_record(asked, view, now)
+            case Differs():
+                self._stays = self._position
             case Gone():
                 self._begin_again()
             case StateTaken(entry=entry, tables=tables):
@@ -294,6 +300,7 @@ class Archiver:
         self._is_dirty = False
         self._round_at = now
         self._largest = self.config.segment_bytes
+        self._stays = 0
         self._proof = None if plan.proof is None else Prove(plan.proof, plan.offset)
         if plan.gap is not None:
             self.gap = plan.gap
@@ -373,7 +380,8 @@ class Archiver:
         term, term_end = _term_at(view.history, at)
         end = min(target, file_end, target if term_end is None else term_end)
         start = self._joined_start(end, term.term_id, view)
-        return Upload(start, min(end, start + self._largest), term.term_id)
+        again = tuple(each.name for each in self._segments if each.start >= start)
+        return Upload(start, min(end, start + self._largest), term.term_id, again)
 
     def _joined_start(self, end: int, term_id: int, view: LogView) -> int:
         """Where the new segment begins: at the position, or at an earlier segment's start, if all
@@ -384,6 +392,7 @@ class Archiver:
             size = each.name.size
             if (
                 each.end != at
+                or each.end <= self._stays
                 or not each.is_whole
                 or each.name.term_id != term_id
                 or each.start < max(file_begin, view.begin)

@@ -4,13 +4,18 @@ Bytes are copied before they are named by their content: a log that is cut meanw
 others into the same place of its files.
 """
 
+import logging
+
+from tandemlog.format.archive.object_name import digest_of
 from tandemlog.format.archive.segment import Segment, take_segment
 from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.files.queue_unit import DelayLevels
 
 from ..errors import OffsetOutOfRangeError, UnreadableError
 from ..message_store import MessageStore
-from .actions import Damaged, Gone, LogView, NothingWhole, Upload
+from .actions import Damaged, Differs, Gone, LogView, NothingWhole, Upload
+
+logger = logging.getLogger(__name__)
 
 
 def log_view(store: MessageStore, tables: tuple[int, ...], *, is_chosen: bool) -> LogView:
@@ -21,10 +26,20 @@ def log_view(store: MessageStore, tables: tuple[int, ...], *, is_chosen: bool) -
     return LogView(history, store.log.min_offset, end, store.log.file_size, tables, is_chosen)
 
 
-def read_segment(store: MessageStore, asked: Upload) -> Segment | NothingWhole | Damaged | Gone:
+def read_segment(
+    store: MessageStore, asked: Upload
+) -> Segment | NothingWhole | Differs | Damaged | Gone:
     """The bytes that were asked for, whole records, and what is in them."""
     try:
         content = copied(store, asked.start, asked.limit)
+        for each in asked.again:
+            if digest_of(content[each.start - asked.start : each.end - asked.start]) != each.digest:
+                logger.warning(
+                    "log bytes %d..%d are not those that were archived, which stay: one of the two "
+                    "has changed, and the scrub finds out which",
+                    each.start, each.end,
+                )  # fmt: skip
+                return Differs()
         segment = take_segment(
             content,
             asked.start,

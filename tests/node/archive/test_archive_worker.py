@@ -112,6 +112,27 @@ def test_damage_is_not_archived(archiving: Archiving) -> None:
     assert len(archiving.objects.objects) == 2
 
 
+BORN_TIME_AT = 40
+"""Of a record: no CRC covers it."""
+
+
+def test_a_bit_that_turns_later_does_not_come_into_the_archive(archiving: Archiving) -> None:
+    archiving.run()
+    archiving.bench.put(2, size=100)
+    archiving.bench.settle()
+    small = archiving.run(10.0).manifest.segments[-1]
+    good = archiving.log()
+    file = archiving.bench.store.log.files[-1]
+    archiving.bench.files.content(file.path)[small.start - file.base + BORN_TIME_AT] ^= 1
+    archiving.bench.put(4, size=100)  # it would be put again with these
+    archiving.bench.settle()
+    reader = archiving.run(20.0)
+    assert small in reader.manifest.segments
+    assert reader.manifest.end == archiving.end
+    assert reader.read(0, len(good)) == good
+    assert archiving.archiver.fault == ""
+
+
 def test_bytes_that_are_gone_and_records_that_are_not_whole(archiving: Archiving) -> None:
     assert archiving.worker.do(Upload(0, 50, 0)) == NothingWhole()
     assert archiving.worker.do(Upload(archiving.end, archiving.end + 100, 0)) == Gone()

@@ -9,6 +9,7 @@ from tandemlog_server.storage.archiving.actions import (
     Answer,
     Damaged,
     Delete,
+    Differs,
     Failed,
     Gone,
     Look,
@@ -92,6 +93,23 @@ def test_small_segments_are_put_again_with_what_follows() -> None:
     driven.view = replace(VIEW, end=500)
     assert [each for each in driven.run(hurry=True) if isinstance(each, Upload)] != []
     assert all(each.name.size <= 400 for each in driven.newest.segments)
+
+
+def test_a_segment_whose_bytes_have_changed_in_the_log_is_not_put_again() -> None:
+    driven = Driven(replace(VIEW, end=100))
+    driven.run()
+    driven.view = replace(VIEW, end=200)
+    asked = driven.next(hurry=True)
+    assert isinstance(asked, Upload)
+    assert (asked.start, asked.limit) == (0, 200)
+    assert [(each.start, each.end) for each in asked.again] == [(0, 100)]
+    driven.answer(Differs())
+    assert driven.next() == Upload(100, 200, 11)
+    driven.run()
+    driven.view = replace(VIEW, end=300)
+    assert Upload(100, 300, 11, (driven.newest.segments[1].name,)) in driven.run(hurry=True)
+    assert driven.newest.spans() == ((0, 300),)
+    assert driven.archiver.fault == ""
 
 
 def test_what_fails_is_tried_again_later_and_later() -> None:

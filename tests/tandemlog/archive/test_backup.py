@@ -26,6 +26,8 @@ from tandemlog_server.storage.tools.stored_log import StoredLog
 
 SIZE = CONFIG.commit_log_file_size
 TARGET = Path("/restored/store")
+BORN_TIME_AT = 40
+"""Of a record: no CRC covers it."""
 
 
 class Source:
@@ -119,6 +121,22 @@ def test_small_backups_leave_few_objects() -> None:
     files = report.manifest.end // SIZE + 1
     assert len(report.manifest.segments) <= 7 * files
     check_same(source, objects)
+
+
+def test_a_bit_that_turns_later_does_not_come_into_the_archive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tandemlog.archive.backup.PROOF_BYTES", 100)
+    source, objects = Source(), FakeObjectStore()
+    source.put(1)
+    first = source.backup(objects).manifest
+    good = source.log(0, first.end)
+    source.bench.files.content(source.bench.store.log.files[0].path)[BORN_TIME_AT] ^= 1
+    source.put(4)
+    newest = source.backup(objects).manifest
+    assert newest.segments[0] == first.segments[0]
+    assert newest.spans() == ((0, source.bench.store.log.wrote.value),)
+    assert ArchiveReader.open(objects).read(0, first.end) == good
 
 
 def test_tables_that_changed_without_a_message_are_taken() -> None:

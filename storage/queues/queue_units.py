@@ -33,6 +33,7 @@ from .queue_tails import MEMORY_BYTES, rows_for
 
 NO_UNITS = np.zeros(0, dtype=UNIT_DTYPE)
 _WINDOW = 256
+_MOST_AT_ONCE = 1 << 16
 _NEIGHBOURS = 3
 
 
@@ -278,12 +279,20 @@ class QueueUnits:
                 self.queue(dense).cut(end)
                 self.spilled[dense] = end
             self.ends[dense] = end
-        newest = self.read(dense, end - 1, 1)
-        if _pre_blank(newest).any():
-            # they keep the numbers of damaged records: what lies before them counts
-            window = self.read(dense, max(end - _WINDOW, self.first(dense)), _WINDOW)
-            newest = window[~_pre_blank(window)][-1:]
-        self.last_physical[dense] = int(newest["physical_offset"][0]) if len(newest) else 0
+        self.last_physical[dense] = self._last_before(dense, end)
+
+    def _last_before(self, dense: int, end: int) -> int:
+        """Log offset of the newest record before unit `end`, 0 if there is none: pre-blank units
+        keep the numbers of damaged records, however many."""
+        first, count = self.first(dense), 1
+        while end > first:
+            begin = max(end - count, first)
+            units = self.read(dense, begin, end - begin)
+            units = units[~_pre_blank(units)]
+            if len(units):
+                return int(units["physical_offset"][-1])
+            end, count = begin, min(_WINDOW * count, _MOST_AT_ONCE)
+        return 0
 
     def forget(self, dense: int) -> None:
         """Remove a queue with its files. Raises OSError if one cannot be deleted: its units

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fakes.queue_stores import ROOT, SIZE, UNITS_A_FILE, Store
+from fakes.queue_stores import ROOT, SIZE, UNITS_A_FILE, Store, rebuild
 from tandemlog.format.files.queue_unit import UNIT_DTYPE, UNIT_SIZE
 
 
@@ -116,3 +116,18 @@ def test_reset_begins_anew(store: Store) -> None:
     store.dispatch()
     assert (store.queues.min_offset(0), store.queues.max_offset(0)) == (3, 4)
     assert store.queues.flush().log_offset == 5100
+
+
+def test_a_second_cut_below_many_missing_numbers_cuts_too(store: Store) -> None:
+    store.add(*[0] * 5)
+    store.dispatch()
+    store.queues.mark_damaged(0, "for a test", 305)
+    rebuild(store)
+    store.records.append((0, 305))
+    store.dispatch(5)
+    assert store.queues.max_offset(0) == 306
+    store.queues.truncate(5 * SIZE)
+    assert store.queues.max_offset(0) == 305
+    store.queues.truncate(2 * SIZE)
+    assert store.queues.max_offset(0) == 2
+    assert store.held(0) == [0, SIZE]

@@ -68,7 +68,7 @@ async def started_messaging(
     parts: list[Methods] = [
         RouteMethods(node.store, nodes, topics),
         _sends(node, topics, joint, sessions),
-        ReceiveMethods(node.store, node.work, renewed),
+        ReceiveMethods(node.store, node.work, renewed, master),
         LeaseMethods(node.work, renewed),
         ClientMethods(renewed),
         TransactionMethods(node.store, ends),

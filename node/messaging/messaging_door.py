@@ -104,7 +104,7 @@ class MessagingDoor:
                         end.cancel()
                     given += 1
             finally:
-                await _undelivered(method, answered, answered.made[given:])
+                await _undelivered(method, answered, given)
 
         if method.streams:
             return grpc.stream_stream_rpc_method_handler(cast("Any", stream))
@@ -170,7 +170,7 @@ class MessagingDoor:
             raise
         except Exception as problem:  # a request never ends the node
             status = self._refused(caller, method.name, problem)
-            await _undelivered(method, answered, answered.made)
+            await _undelivered(method, answered)
             answered.encoded = [method.answer(status=status).SerializeToString()]
             answered.made = ()
             self.counts.count(method.name, status.code)
@@ -250,11 +250,15 @@ class _Answered:
     made: Answers = ()
 
 
-async def _undelivered(method: Method, answered: _Answered, made: Answers) -> None:
-    """The client does not get these."""
-    if method.undelivered is not None and made:
-        with suppress(Exception):
-            await asyncio.shield(method.undelivered(answered.request, made, answered.call))
+async def _undelivered(method: Method, answered: _Answered, given: int = 0) -> None:
+    """The client gets no more than so many of the answers, which may be those of the master."""
+    if method.undelivered is None or given == len(answered.encoded or answered.made):
+        return
+    with suppress(Exception):
+        left = answered.made[given:] or [
+            method.answer.FromString(each) for each in answered.encoded[given:]
+        ]
+        await asyncio.shield(method.undelivered(answered.request, left, answered.call))
 
 
 def _result(method: Method, answered: _Answered) -> int:

@@ -7,25 +7,28 @@
 
 A client names a queue, and means a node: so the receive is over all queues of the topic. A push
 consumer names no time: its leases are renewed while it lives (renewed_leases.py). A receive whose
-client is gone gives back what it has got.
+client is gone gives back what it has got, at the master too where the answer came from there: its
+client may live, and the leases would be renewed for hours.
 """
 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from tandemlog.format.constants import Buffer
 from tandemlog.format.errors import FormatError
 from tandemlog.format.lease.handle import handle_texts
-from tandemlog.format.lease.policy import MAX_LEASE_MS, MAX_WAIT_MS, MIN_LEASE_MS
+from tandemlog.format.lease.policy import MAX_HANDLES, MAX_LEASE_MS, MAX_WAIT_MS, MIN_LEASE_MS
 from tandemlog.format.record.record import decode_record
 from tandemlog.format.words import quoted
 from tandemlog.rocketmq_v2 import messaging_pb2 as v2
 from tandemlog_server.rocketmq.messaging.client_settings import POLL_MS, RECEIVE_BATCH
 from tandemlog_server.rocketmq.messaging.delivered_messages import MOST_BODY, delivered
 from tandemlog_server.rocketmq.messaging.filters import read_filter
+from tandemlog_server.rocketmq.messaging.receipt_handles import encoded_handles
 from tandemlog_server.rocketmq.messaging.refusals import MessagingRefusedError, made_status
 from tandemlog_server.rocketmq.messaging.resources import group_of, topic_of
 from tandemlog_server.rocketmq.messaging.times import milliseconds
@@ -35,6 +38,7 @@ from ..access.identities import Right
 from ..work.work_filter import selector
 from ..work.work_requests import LeasedMessages, ReceiveRequest
 from ..work.work_service import WorkService
+from .master_calls import MasterCalls
 from .messaging_call import Answers, MessagingCall, Method
 from .renewed_leases import RENEWED_MS, RenewedLeases, Who, who_of
 
@@ -44,6 +48,9 @@ MOST_BATCH: Final = 1_000
 ATTEMPTS_KEPT: Final = 4_096
 MOST_ATTEMPT_CHARACTERS: Final = 128
 MOST_BYTES: Final = 4 << 20
+GIVE_BACK: Final = "GiveBackMessages"
+"""A call between nodes: messages that a client of the other node did not get."""
+GIVE_BACK_S: Final = 3.0
 _NOTHING: Final = "no message came in time"
 _Attempt = tuple[Who, str, str]
 """Whose, of which group, and its name."""
@@ -52,10 +59,16 @@ _Attempt = tuple[Who, str, str]
 class ReceiveMethods:
     """See the module; belongs to the loop."""
 
-    def __init__(self, store: MessageStore, work: WorkService, renewed: RenewedLeases) -> None:
+    def __init__(
+        self, store: MessageStore, work: WorkService, renewed: RenewedLeases, master: MasterCalls
+    ) -> None:
         self._store = store
         self._work = work
         self._renewed = renewed
+        self._master = master
+        self._give_back = Method(
+            GIVE_BACK, v2.AckMessageRequest, v2.AckMessageResponse, self.give_back, parks=False
+        )
         self._attempts: OrderedDict[_Attempt, bytes] = OrderedDict()
         self._loop = asyncio.get_running_loop()
 
@@ -68,8 +81,9 @@ class ReceiveMethods:
                 self.receive,
                 streams=True,
                 without_master=made_status(v2.MESSAGE_NOT_FOUND, "no master was found in time"),
-                undelivered=self.undelivered,
-            )
+                undelivered=partial(undelivered, self._master, self._give_back),
+            ),
+            self._give_back,
         ]
 
     async def receive(self, request: v2.ReceiveMessageRequest, call: MessagingCall) -> Answers:
@@ -107,18 +121,22 @@ class ReceiveMethods:
             self._renewed.add(who_of(call), group, given, call.caller.holder)
         return [v2.ReceiveMessageResponse(status=made_status(v2.OK)), *answers]
 
-    async def undelivered(
-        self, request: v2.ReceiveMessageRequest, answers: Answers, call: MessagingCall
-    ) -> None:
-        """These were not taken by the client: others may have them at once."""
-        handles = [
-            each.message.system_properties.receipt_handle
-            for each in answers
-            if isinstance(each, v2.ReceiveMessageResponse) and each.HasField("message")
-        ]
-        self._renewed.forget(who_of(call), handles)
-        if handles:
-            await self._work.release(group_of(request.group), "".join(handles).encode())
+    async def give_back(self, request: v2.AckMessageRequest, call: MessagingCall) -> Answers:
+        """These were not taken by the client: others may have them at once. Raises
+        MessagingRefusedError, DeniedError, and what the engine refuses in any door."""
+        group = group_of(request.group)
+        call.caller.require(Right.CONSUME, [group])
+        if len(request.entries) > MAX_HANDLES:
+            raise MessagingRefusedError(
+                v2.BAD_REQUEST,
+                f"at most {MAX_HANDLES} messages are given back, not {len(request.entries)}",
+            )
+        texts = [each.receipt_handle for each in request.entries]
+        self._renewed.forget(who_of(call), texts)
+        handles, rows = encoded_handles(texts)
+        if rows:
+            await self._work.release(group, handles, holder=call.caller.holder)
+        return [v2.AckMessageResponse(status=made_status(v2.OK))]
 
     # ---- the request
 
@@ -212,6 +230,29 @@ class ReceiveMethods:
         end = v2.ReceiveMessageResponse()
         end.delivery_timestamp.FromMilliseconds(self._store.clock.now_ms())
         return [*answers, end], "".join(given).encode(), "".join(kept).encode()
+
+
+async def undelivered(
+    master: MasterCalls,
+    give_back: Method,
+    request: v2.ReceiveMessageRequest,
+    answers: Answers,
+    call: MessagingCall,
+) -> None:
+    """The client does not get the messages in these answers: the master hears of it."""
+    back = v2.AckMessageRequest(group=request.group)
+    for each in answers:
+        if isinstance(each, v2.ReceiveMessageResponse) and each.HasField("message"):
+            back.entries.add(receipt_handle=each.message.system_properties.receipt_handle)
+    if not back.entries:
+        return
+
+    async def here(now: MessagingCall) -> list[bytes]:
+        return [each.SerializeToString() for each in await give_back.serve(back, now)]
+
+    now = asyncio.get_running_loop().time()  # that of the client may be over
+    late = replace(call, received_at=now, deadline=now + GIVE_BACK_S)
+    await master.serve(late, give_back, back.SerializeToString(), here)
 
 
 def _made(data: Buffer, **fields: Any) -> v2.Message | None:

@@ -2,6 +2,8 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from fakes.messaging_client import MessagingClient, a_client
@@ -13,6 +15,7 @@ from tandemlog_server.node.messaging.master_calls import HandingLimits, MasterCa
 from tandemlog_server.node.messaging.messaging_call import Answers, MessagingCall, Method
 from tandemlog_server.node.messaging.messaging_door import MessagingDoor
 from tandemlog_server.node.messaging.messaging_server import MessagingServer
+from tandemlog_server.node.messaging.receive_methods import GIVE_BACK, undelivered
 from tandemlog_server.node.messaging.telemetry import Telemetry
 from tandemlog_server.node.messaging.telemetry_relay import TelemetryRelay
 from tandemlog_server.node.node import Node
@@ -83,7 +86,14 @@ class Front:
         sessions = ClientSessions()
         telemetry = Telemetry(sessions, node.store.groups.policy, 1_000)
         self.relay = TelemetryRelay(sessions, self.master)
+        give_back = Method(
+            GIVE_BACK, v2.AckMessageRequest, v2.AckMessageResponse, not_here, parks=False
+        )
         handlers = {each.name: door.handler(each) for each in METHODS}
+        receive = next(each for each in METHODS if each.streams)
+        handlers[receive.name] = door.handler(
+            replace(receive, undelivered=partial(undelivered, self.master, give_back))
+        )
         handlers["Telemetry"] = door.stream(telemetry.serve, "Telemetry")
         self.endpoint = usable("front", "127.0.0.1:0")
         self.server = MessagingServer(

@@ -10,10 +10,10 @@ import pytest
 from grpc import aio
 
 from fakes.inner_node import until
-from fakes.messaging_client import a_client, a_node
+from fakes.messaging_client import a_client, a_node, message
 from fakes.messaging_front import fronted
 from tandemlog.rocketmq_v2 import messaging_pb2 as v2
-from tandemlog_server.node.messaging.messaging_call import HANDED_ON
+from tandemlog_server.node.messaging.messaging_call import HANDED_ON, SERVICE
 from tandemlog_server.node.node import Node
 from tandemlog_server.node.settings.listen_endpoints import usable
 from tandemlog_server.node.settings.sections import TransactionsSection
@@ -183,3 +183,30 @@ async def test_receives_that_wait_leave_room_for_what_others_send(node: Node) ->
         assert len(await waiting) == 1
         sends, receives = (front.master.channel(address, receives=each) for each in (False, True))
         assert sends is not receives
+
+
+async def test_what_a_client_of_a_slave_did_not_take_is_given_back_to_the_master(
+    node: Node,
+) -> None:
+    """The client lives: its heartbeats would have the master renew these leases for hours."""
+    async with fronted(node, address=node.endpoints.rocketmq_grpc) as (front, client):
+        for number in range(32):
+            body = b"%02d" % number + b"x" * 90_000
+            sent = message("T", body, message_id=f"ID{number}")
+            assert (await client.send_all([sent])).status.code == v2.OK
+        request = v2.ReceiveMessageRequest(
+            group=v2.Resource(name="G"),
+            message_queue=v2.MessageQueue(topic=v2.Resource(name="T")),
+            batch_size=32,
+            auto_renew=True,
+        )
+        receive: Any = client.channel.unary_stream(f"/{SERVICE}/ReceiveMessage")
+        stream = receive(request.SerializeToString(), metadata=client.metadata)
+        assert v2.ReceiveMessageResponse.FromString(await stream.read()).status.code == v2.OK
+        await until(lambda: front.master.handed_on_total == 33)
+        stream.cancel()
+        await until(lambda: front.master.handed_on_total == 34)
+        async with a_client(node.endpoints.rocketmq_grpc, "another") as other:
+            taken = await other.receive("T", poll_s=1)
+        assert taken, "they come at once, to whoever asks"
+        assert all(each.system_properties.delivery_attempt == 1 for each in taken)

@@ -114,5 +114,5 @@ def resize(file: MemoryFile, size: int) -> None:
         raise RuntimeError("the length of a file may not change while it is mapped") from None
 
 
-def os_error(number: int, path: Path) -> OSError:
+def os_error(number: int, path: Path | str) -> OSError:
     return OSError(number, os.strerror(number), str(path))

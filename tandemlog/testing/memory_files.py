@@ -52,9 +52,10 @@ class MemoryFiles:
         self.calls: Counter[str] = Counter()
         self.boots = 1
         self.mounts = 1
-        self._tree: dict[Path, dict[str, MemoryFile | None]] = {Path("/"): {}}
-        self._durable: dict[Path, dict[str, MemoryFile | None]] = {Path("/"): {}}
-        self._handles: dict[int, tuple[MemoryFile, Path, bool]] = {}
+        # by the names of folders: a path is hashed part by part, a name at once
+        self._tree: dict[str, dict[str, MemoryFile | None]] = {"/": {}}
+        self._durable: dict[str, dict[str, MemoryFile | None]] = {"/": {}}
+        self._handles: dict[int, tuple[MemoryFile, Path | str, bool]] = {}
         self._next_handle = 100
         self._failures: list[Failure] = []
         self._locked: set[int] = set()
@@ -144,18 +145,18 @@ class MemoryFiles:
     # -- FileSystem
 
     def open(self, path: Path | str, *, create: bool = False, write: bool = True) -> int:
-        path = Path(path)
         with self._lock:
             self._enter("open", path)
-            entries = self._tree.get(path.parent)
+            folder, name = _folder_and_name(path)
+            entries = self._tree.get(folder)
             if entries is None:
                 raise os_error(errno.ENOENT, path)
-            if path.name in entries:
-                file = entries[path.name]
+            if name in entries:
+                file = entries[name]
                 if file is None:
                     raise os_error(errno.EISDIR, path)
             elif create:
-                file = entries[path.name] = MemoryFile(modified_ms=self.now_ms)
+                file = entries[name] = MemoryFile(modified_ms=self.now_ms)
             else:
                 raise os_error(errno.ENOENT, path)
             self._next_handle += 1
@@ -248,9 +249,10 @@ class MemoryFiles:
     def fsync_directory(self, path: Path) -> None:
         with self._lock:
             self._enter("fsync_directory", path)
-            if path not in self._tree:
+            entries = self._tree.get(str(path))
+            if entries is None:
                 raise os_error(errno.ENOENT, path)
-            self._durable[path] = dict(self._tree[path])
+            self._durable[str(path)] = dict(entries)
 
     def drop_cache(self, handle: int) -> None:
         with self._lock:
@@ -305,37 +307,42 @@ class MemoryFiles:
     def status(self, path: Path) -> FileStatus | None:
         with self._lock:
             self._enter("status", path)
-            if path in self._tree:
+            if str(path) in self._tree:
                 return FileStatus(PAGE, self.now_ms, True)
-            file = self._tree.get(path.parent, {}).get(path.name)
+            file = self._found(path)
             return FileStatus(len(file.data), file.modified_ms, False) if file else None
 
     def listdir(self, path: Path) -> list[str]:
         with self._lock:
             self._enter("listdir", path)
-            return sorted(self._tree.get(path, {}))
+            return sorted(self._tree.get(str(path), ()))
 
     def make_directory(self, path: Path, *, durable: bool = True) -> None:
         with self._lock:
             self._enter("make_directory", path)
-            for each in reversed([path, *path.parents]):
-                if each not in self._tree:
-                    if each.name in self._tree[each.parent]:
-                        raise os_error(errno.EEXIST, each)
-                    for tree in (self._tree, self._durable):
-                        tree[each] = {}
-                        tree[each.parent][each.name] = None
+            missing = [str(path)]
+            while missing[-1] not in self._tree:
+                missing.append(_folder_and_name(missing[-1])[0])
+            for each in reversed(missing[:-1]):
+                folder, name = _folder_and_name(each)
+                if name in self._tree[folder]:
+                    raise os_error(errno.EEXIST, each)
+                for tree in (self._tree, self._durable):
+                    tree[each] = {}
+                    tree[folder][name] = None
 
     def remove_directory(self, path: Path) -> None:
         with self._lock:
             self._enter("remove_directory", path)
-            if path not in self._tree:
+            entries = self._tree.get(str(path))
+            if entries is None:
                 raise os_error(errno.ENOENT, path)
-            if self._tree[path]:
+            if entries:
                 raise os_error(errno.ENOTEMPTY, path)
+            folder, name = _folder_and_name(path)
             for tree in (self._tree, self._durable):
-                tree.pop(path, None)
-                tree[path.parent].pop(path.name, None)
+                tree.pop(str(path), None)
+                tree[folder].pop(name, None)
 
     def read_file(self, path: Path) -> bytes:
         with self._lock:
@@ -349,32 +356,30 @@ class MemoryFiles:
     def rename(self, source: Path, target: Path) -> None:
         with self._lock:
             self._enter("rename", source)
-            if source in self._tree:
-                self._rename_directory(source, target)
+            if str(source) in self._tree:
+                self._rename_directory(str(source), str(target))
                 return
             file = self._file(source)
-            if target.parent not in self._tree:
-                raise os_error(errno.ENOENT, target)
-            if target in self._tree:
+            folder, name = self._folder_of(target)
+            if str(target) in self._tree:
                 raise os_error(errno.EISDIR, target)
-            del self._tree[source.parent][source.name]
-            self._tree[target.parent][target.name] = file
+            self._remove_name(source)
+            self._tree[folder][name] = file
 
     def link(self, source: Path, target: Path) -> None:
         with self._lock:
             self._enter("link", target)
             file = self._file(source)
-            if target.parent not in self._tree:
-                raise os_error(errno.ENOENT, target)
-            if target in self._tree or target.name in self._tree[target.parent]:
+            folder, name = self._folder_of(target)
+            if name in self._tree[folder]:
                 raise os_error(errno.EEXIST, target)
-            self._tree[target.parent][target.name] = file
+            self._tree[folder][name] = file
 
     def unlink(self, path: Path) -> None:
         with self._lock:
             self._enter("unlink", path)
             self._file(path)
-            del self._tree[path.parent][path.name]
+            self._remove_name(path)
 
     def disk_usage(self, path: Path) -> DiskUsage:
         with self._lock:
@@ -389,7 +394,7 @@ class MemoryFiles:
         with self._lock:
             file, path, _ = self._opened("lock_range", handle)
             self._enter("lock_range", path)
-            if path in self._locked_elsewhere:
+            if Path(path) in self._locked_elsewhere:
                 return False
             self._locked.add(id(file))
             return True
@@ -406,16 +411,16 @@ class MemoryFiles:
         with self._lock:
             _, path, _ = self._opened("lock_holder", handle)
             self._enter("lock_holder", path)
-            return 0 if path in self._locked_elsewhere else None
+            return 0 if Path(path) in self._locked_elsewhere else None
 
     # -- inside
 
-    def _enter(self, call: str, path: Path) -> None:
+    def _enter(self, call: str, path: Path | str) -> None:
         failure = self._failing(call, path)
         if failure is not None:
             raise os_error(failure.number, path)
 
-    def _failing(self, call: str, path: Path) -> Failure | None:
+    def _failing(self, call: str, path: Path | str) -> Failure | None:
         self.calls[call] += 1
         for failure in self._failures:
             if failure.call != call or failure.name not in str(path):
@@ -427,25 +432,40 @@ class MemoryFiles:
                 return failure
         return None
 
-    def _opened(self, call: str, handle: int) -> tuple[MemoryFile, Path, bool]:
+    def _opened(self, call: str, handle: int) -> tuple[MemoryFile, Path | str, bool]:
         file = self._handles.get(handle)
         if file is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), f"{call} of handle {handle}")
         return file
 
-    def _for_writing(self, call: str, handle: int) -> tuple[MemoryFile, Path]:
+    def _for_writing(self, call: str, handle: int) -> tuple[MemoryFile, Path | str]:
         file, path, write = self._opened(call, handle)
         if not write:
             raise os_error(errno.EBADF, path)
         return file, path
 
+    def _found(self, path: Path) -> MemoryFile | None:
+        folder, name = _folder_and_name(path)
+        return self._tree.get(folder, {}).get(name)
+
     def _file(self, path: Path) -> MemoryFile:
-        file = self._tree.get(path.parent, {}).get(path.name)
+        file = self._found(path)
         if file is None:
-            raise os_error(errno.EISDIR if path in self._tree else errno.ENOENT, path)
+            raise os_error(errno.EISDIR if str(path) in self._tree else errno.ENOENT, path)
         return file
 
-    def _put(self, file: MemoryFile, path: Path, data: bytes, offset: int) -> None:
+    def _folder_of(self, path: Path | str) -> tuple[str, str]:
+        """Of a new name, and the name."""
+        folder, name = _folder_and_name(path)
+        if folder not in self._tree:
+            raise os_error(errno.ENOENT, path)
+        return folder, name
+
+    def _remove_name(self, path: Path) -> None:
+        folder, name = _folder_and_name(path)
+        del self._tree[folder][name]
+
+    def _put(self, file: MemoryFile, path: Path | str, data: bytes, offset: int) -> None:
         self._allocate(file, path, offset + len(data))
         if offset + len(data) > len(file.data):
             resize(file, offset + len(data))
@@ -453,7 +473,7 @@ class MemoryFiles:
         file.unsynced.append((offset, data))
         file.modified_ms = self.now_ms
 
-    def _allocate(self, file: MemoryFile, path: Path, size: int) -> None:
+    def _allocate(self, file: MemoryFile, path: Path | str, size: int) -> None:
         more = size - file.allocated
         if more > 0:
             if self.capacity != ENDLESS and self._used() + more > self.capacity:
@@ -468,18 +488,23 @@ class MemoryFiles:
         held += [file for file, _, _ in self._handles.values()]
         return sum(file.allocated for file in {id(file): file for file in held}.values())
 
-    def _rename_directory(self, source: Path, target: Path) -> None:
-        if target.parent not in self._tree:
-            raise os_error(errno.ENOENT, target)
-        if self._tree.get(target) or target.name in self._tree[target.parent]:
+    def _rename_directory(self, source: str, target: str) -> None:
+        folder, name = self._folder_of(target)
+        if name in self._tree[folder]:
             raise os_error(errno.ENOTEMPTY, target)
+        before, name_before = _folder_and_name(source)
         for tree in (self._tree, self._durable):
-            for path in [each for each in tree if each == source or source in each.parents]:
-                tree[target / path.relative_to(source)] = tree.pop(path)
-            tree[source.parent].pop(source.name, None)
-            tree[target.parent][target.name] = None
+            for path in [each for each in tree if f"{each}/".startswith(f"{source}/")]:
+                tree[target + path[len(source) :]] = tree.pop(path)
+            tree[before].pop(name_before, None)
+            tree[folder][name] = None
 
     def _drop_process(self) -> None:
         self._handles.clear()
         self._locked.clear()
         self._locked_directories = set()
+
+
+def _folder_and_name(path: Path | str) -> tuple[str, str]:
+    folder, _, name = str(path).rpartition("/")
+    return folder or "/", name

@@ -25,7 +25,7 @@ class MortalFiles(MemoryFiles):
         died, self.calls_left = self.calls_left == 0, -1
         return died
 
-    def _failing(self, call: str, path: Path) -> Failure | None:
+    def _failing(self, call: str, path: Path | str) -> Failure | None:
         if self.calls_left == 0:
             raise DeathError(f"{call} {path}")
         self.calls_left -= 1

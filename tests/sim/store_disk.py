@@ -84,12 +84,12 @@ class NodeFiles(MemoryFiles):
 
     def peek(self, path: Path) -> bytes | None:
         """The bytes of a file, None where there is none; the process does not notice."""
-        file = self._tree.get(path.parent, {}).get(path.name)
+        file = self._found(path)
         return None if file is None else bytes(file.data)
 
     def names(self, path: Path) -> list[str]:
         """What is in a directory; the process does not notice."""
-        return sorted(self._tree.get(path, {}))
+        return sorted(self._tree.get(str(path), ()))
 
     def flip(self, path: Path, position: int, mask: int) -> None:
         """The disk gives other bits from now on, and remembers no others."""
@@ -113,7 +113,7 @@ class NodeFiles(MemoryFiles):
 
     # -- the calls
 
-    def _failing(self, call: str, path: Path) -> Failure | None:
+    def _failing(self, call: str, path: Path | str) -> Failure | None:
         if self.dead or self.die_in == 0:
             self.dead = True
             raise NodeDeathError(self, f"{call} {path}")
@@ -130,7 +130,7 @@ class NodeFiles(MemoryFiles):
         self.refused += failure is not None
         return failure
 
-    def _allocate(self, file: MemoryFile, path: Path, size: int) -> None:
+    def _allocate(self, file: MemoryFile, path: Path | str, size: int) -> None:
         try:
             super()._allocate(file, path, size)
         except OSError:

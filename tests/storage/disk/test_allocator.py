@@ -112,7 +112,7 @@ def test_a_crash_while_allocating_on_a_disk_of_its_own_leaves_no_short_log_file(
     preallocate = files.preallocate
 
     def die(handle: int, size: int) -> None:
-        if LOG in files._handles[handle][1].parents:
+        if LOG in Path(files._handles[handle][1]).parents:
             preallocate(handle, size // 2)
             files.calls_left = 0
         preallocate(handle, size)

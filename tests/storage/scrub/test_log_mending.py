@@ -291,16 +291,17 @@ def passed_over(number: int) -> tuple[MemoryFiles, Patch]:
 def mortal(files: MemoryFiles) -> MortalFiles:
     """A copy of what is on the disk."""
     copy = MortalFiles()
-    for folder, names in files._tree.items():
+    folders = [Path(each) for each in files._tree]
+    for folder in folders:
         copy.make_directory(folder)
-        for name in names:
-            if folder / name in files._tree:
+        for name in files.listdir(folder):
+            if folder / name in folders:
                 continue
             handle = copy.open(folder / name, create=True)
             copy.pwrite(handle, files.read_file(folder / name), 0)
             copy.fdatasync(handle)
             copy.close(handle)
-    for folder in files._tree:
+    for folder in folders:
         copy.fsync_directory(folder)
     return copy
 

@@ -114,5 +114,20 @@ def resize(file: MemoryFile, size: int) -> None:
         raise RuntimeError("the length of a file may not change while it is mapped") from None
 
 
+def drop_cached(file: MemoryFile) -> None:
+    """After a failed fdatasync, let reads show what is on the disk and what was written since."""
+    if file.failed:
+        held = bytearray(padded(file.durable, len(file.data)))
+        for offset, piece in file.unsynced:
+            overlay(held, offset, piece)
+        file.data[:] = held[: len(file.data)]
+        file.failed = False
+
+
+def folder_and_name(path: Path | str) -> tuple[str, str]:
+    folder, _, name = str(path).rpartition("/")
+    return folder or "/", name
+
+
 def os_error(number: int, path: Path | str) -> OSError:
     return OSError(number, os.strerror(number), str(path))

@@ -31,11 +31,12 @@ from .memory_file import (
     MemoryFile,
     address,
     check_readable,
+    drop_cached,
     fail_to_write,
+    folder_and_name,
     lose,
     make_durable,
     os_error,
-    overlay,
     padded,
     resize,
 )
@@ -147,7 +148,7 @@ class MemoryFiles:
     def open(self, path: Path | str, *, create: bool = False, write: bool = True) -> int:
         with self._lock:
             self._enter("open", path)
-            folder, name = _folder_and_name(path)
+            folder, name = folder_and_name(path)
             entries = self._tree.get(folder)
             if entries is None:
                 raise os_error(errno.ENOENT, path)
@@ -249,8 +250,7 @@ class MemoryFiles:
     def fsync_directory(self, path: Path) -> None:
         with self._lock:
             self._enter("fsync_directory", path)
-            entries = self._tree.get(str(path))
-            if entries is None:
+            if (entries := self._tree.get(str(path))) is None:
                 raise os_error(errno.ENOENT, path)
             self._durable[str(path)] = dict(entries)
 
@@ -258,12 +258,7 @@ class MemoryFiles:
         with self._lock:
             file, path, _ = self._opened("drop_cache", handle)
             self._enter("drop_cache", path)
-            if file.failed:
-                held = bytearray(padded(file.durable, len(file.data)))
-                for offset, piece in file.unsynced:
-                    overlay(held, offset, piece)
-                file.data[:] = held[: len(file.data)]
-                file.failed = False
+            drop_cached(file)
 
     def boot_id(self) -> str:
         return f"boot {self.boots}"
@@ -310,7 +305,7 @@ class MemoryFiles:
             if str(path) in self._tree:
                 return FileStatus(PAGE, self.now_ms, True)
             file = self._found(path)
-            return FileStatus(len(file.data), file.modified_ms, False) if file else None
+            return None if file is None else FileStatus(len(file.data), file.modified_ms, False)
 
     def listdir(self, path: Path) -> list[str]:
         with self._lock:
@@ -322,9 +317,9 @@ class MemoryFiles:
             self._enter("make_directory", path)
             missing = [str(path)]
             while missing[-1] not in self._tree:
-                missing.append(_folder_and_name(missing[-1])[0])
+                missing.append(folder_and_name(missing[-1])[0])
             for each in reversed(missing[:-1]):
-                folder, name = _folder_and_name(each)
+                folder, name = folder_and_name(each)
                 if name in self._tree[folder]:
                     raise os_error(errno.EEXIST, each)
                 for tree in (self._tree, self._durable):
@@ -339,7 +334,7 @@ class MemoryFiles:
                 raise os_error(errno.ENOENT, path)
             if entries:
                 raise os_error(errno.ENOTEMPTY, path)
-            folder, name = _folder_and_name(path)
+            folder, name = folder_and_name(path)
             for tree in (self._tree, self._durable):
                 tree.pop(str(path), None)
                 tree[folder].pop(name, None)
@@ -445,7 +440,7 @@ class MemoryFiles:
         return file, path
 
     def _found(self, path: Path) -> MemoryFile | None:
-        folder, name = _folder_and_name(path)
+        folder, name = folder_and_name(path)
         return self._tree.get(folder, {}).get(name)
 
     def _file(self, path: Path) -> MemoryFile:
@@ -456,13 +451,13 @@ class MemoryFiles:
 
     def _folder_of(self, path: Path | str) -> tuple[str, str]:
         """Of a new name, and the name."""
-        folder, name = _folder_and_name(path)
+        folder, name = folder_and_name(path)
         if folder not in self._tree:
             raise os_error(errno.ENOENT, path)
         return folder, name
 
     def _remove_name(self, path: Path) -> None:
-        folder, name = _folder_and_name(path)
+        folder, name = folder_and_name(path)
         del self._tree[folder][name]
 
     def _put(self, file: MemoryFile, path: Path | str, data: bytes, offset: int) -> None:
@@ -492,7 +487,7 @@ class MemoryFiles:
         folder, name = self._folder_of(target)
         if name in self._tree[folder]:
             raise os_error(errno.ENOTEMPTY, target)
-        before, name_before = _folder_and_name(source)
+        before, name_before = folder_and_name(source)
         for tree in (self._tree, self._durable):
             for path in [each for each in tree if f"{each}/".startswith(f"{source}/")]:
                 tree[target + path[len(source) :]] = tree.pop(path)
@@ -503,8 +498,3 @@ class MemoryFiles:
         self._handles.clear()
         self._locked.clear()
         self._locked_directories = set()
-
-
-def _folder_and_name(path: Path | str) -> tuple[str, str]:
-    folder, _, name = str(path).rpartition("/")
-    return folder or "/", name

@@ -81,6 +81,12 @@ async def put(endpoint: str, numbers: Sequence[int], given: ConnectionOptions) -
             await producer.send(Message("t", body(number), queue_id=number % 2))
 
 
+async def dispatched(node: Node) -> None:
+    """What is in the node's log is in its queues."""
+    end = node.store.log.wrote.value
+    assert await asyncio.to_thread(node.store.reputed.wait, end, 30)
+
+
 async def read(endpoint: str, count: int, given: ConnectionOptions, **fields: Any) -> list[bytes]:
     """The next `count` messages of the topic."""
     found: list[bytes] = []
@@ -168,6 +174,7 @@ async def test_a_node_with_tls_has_none(tmp_path: Path) -> None:
         assert node.data_offer()[0] == 0
         security = Security(ca_file=str(authority.write(tmp_path)))
         await put(node.endpoints.listen, range(5), options(security=security))
+        await dispatched(node)
         assert node.store.queue_table.count == 2
     with pytest.raises(ValueError, match="data_listen: data connections are not encrypted"):
         settings(tmp_path, authority=authority, data_listen="127.0.0.1:0")
@@ -351,6 +358,7 @@ async def test_a_connection_that_opens_and_does_not_work_is_not_tried_again(
             for number in range(3):
                 await (await producer.send(Message("t", body(number), queue_id=0)))
         assert swallower.connections == 1
+        await dispatched(node)
         short = ConnectionOptions(request_timeout_ms=500, data_connections="always")
         async with AsyncConsumer(node.endpoints.listen, connection=short) as consumer:
             batch = await consumer.pull("t", 0, 0)
@@ -364,6 +372,7 @@ async def test_an_answer_that_does_not_end_is_none(
 ) -> None:
     """Cut within its head, or exactly behind it."""
     await put(node.endpoints.listen, range(3), options())
+    await dispatched(node)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(greeting(node.data.key))

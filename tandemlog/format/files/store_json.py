@@ -18,7 +18,7 @@ come). So what was read is written back byte for byte.
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ..errors import FormatError
@@ -35,6 +35,8 @@ _STRINGS: Final = {
 }
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_text: Final[Callable[[str], str]] = json.encoder.encode_basestring
+"""In double quotes, with the escapes that JSON needs; in C."""
 _WORDS: Final = {"null": None, "true": True, "false": False}
 
 
@@ -182,42 +184,49 @@ def dumps(value: object, *, pretty: bool = True) -> str:
     """`value` in RocketMQ's shape, or without any blank. Raises FormatError for a value that JSON
     has no form for, a key that is neither str nor int, or more than 100 levels."""
     pieces: list[str] = []
-    _write(value, pieces, "\n" if pretty else "", 0)
-    return "".join(pieces)
+    _write(value, pieces.append, "\n" if pretty else "", 0)
+    text = "".join(pieces)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise FormatError(f"JSON: not valid Unicode text: {error}") from error
+    return text
 
 
-def _write(value: object, pieces: list[str], line: str, depth: int) -> None:
+def _write(value: object, add: Callable[[str], None], line: str, depth: int) -> None:
     """`line` is what begins a line at the level of `value`: empty if all is one line."""
     if depth > MAX_DEPTH:
         raise FormatError(f"JSON: more than {MAX_DEPTH} levels")
     if isinstance(value, Mapping):
-        members = ((_key_text(key), item) for key, item in value.items())
-        _write_items("{}", members, pieces, line, depth)
+        inner = line and line + "\t"
+        start, following = "{" + inner, "," + inner
+        for key, item in value.items():
+            # what most members are costs no call of ours: tables have ten thousands of them
+            name = _text(key) + ":" if type(key) is str else _key_text(key)
+            if type(item) is str:
+                add(start + name + _text(item))
+            elif type(item) is int:
+                add(f"{start}{name}{item}")
+            else:
+                add(start + name)
+                _write(item, add, inner, depth + 1)
+            start = following
+        add(line + "}" if value else "{}")
     elif isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
-        _write_items("[]", (("", item) for item in value), pieces, line, depth)
+        inner = line and line + "\t"
+        start, following = "[" + inner, "," + inner
+        for item in value:
+            add(start)
+            _write(item, add, inner, depth + 1)
+            start = following
+        add(line + "]" if value else "[]")
     else:
-        pieces.append(_scalar_text(value))
-
-
-def _write_items(
-    brackets: str,
-    items: Iterator[tuple[str, object]],
-    pieces: list[str],
-    line: str,
-    depth: int,
-) -> None:
-    inner = line and line + "\t"
-    start = brackets[0] + inner
-    for prefix, item in items:
-        pieces.append(start + prefix)
-        _write(item, pieces, inner, depth + 1)
-        start = "," + inner
-    pieces.append(line + brackets[1] if start[0] == "," else brackets)
+        add(_scalar_text(value))
 
 
 def _key_text(key: object) -> str:
     if isinstance(key, str):
-        return f"{_text(key)}:"
+        return _text(key) + ":"
     if isinstance(key, int) and not isinstance(key, bool):
         return f"{key}:"
     raise FormatError(f"JSON: a key of type {type(key).__name__}")
@@ -233,11 +242,3 @@ def _scalar_text(value: object) -> str:
     if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return repr(value)
     raise FormatError(f"JSON: no form for {value!r} of type {type(value).__name__}")
-
-
-def _text(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise FormatError(f"JSON: not valid Unicode text: {error}") from error
-    return json.dumps(text, ensure_ascii=False)

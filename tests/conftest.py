@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import tempfile
+from collections.abc import Iterator
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             super()._assign_work_unit(node)
 
     return ByLane(config, log)
+
+
+@pytest.fixture
+def disk_path() -> Iterator[Path]:
+    """As `tmp_path`, on the disk of this checkout: that may be in memory."""
+    parent = Path(__file__).parent.parent / "build"
+    parent.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="test-", dir=parent) as folder:
+        yield Path(folder)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

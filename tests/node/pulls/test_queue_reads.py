@@ -13,8 +13,9 @@ PULLS = 400
 """More than one read of a socket brings."""
 
 
-async def test_one_turn_of_the_loop_reads_for_a_bounded_number_of_pulls(tmp_path: Path) -> None:
-    async with reading_node(tmp_path / "n0") as door:
+async def test_one_turn_of_the_loop_reads_for_a_bounded_number_of_pulls(disk_path: Path) -> None:
+    """On a disk: of a file in memory the kernel does not say that a read would not wait."""
+    async with reading_node(disk_path / "n0") as door:
         await door.send(*[b"%d" % number for number in range(96)])
         ended: list[Command | None] = []
         for _ in range(PULLS):

@@ -23,8 +23,8 @@ class TestRealFiles(FilesSuite):
         return RealFileSystem()
 
     @pytest.fixture
-    def root(self, tmp_path: Path) -> Path:
-        return tmp_path
+    def root(self, disk_path: Path) -> Path:
+        return disk_path
 
     def test_a_page_that_is_not_there_is_an_error_and_no_signal(
         self, files: RealFileSystem, root: Path

@@ -93,6 +93,7 @@ class MessageStore:
         self.confirmed = parts.confirmed
         self.reputed = parts.reputed
         self.reput = parts.reput
+        self.source = parts.source
         self.reader = parts.reader
         self.stats = parts.stats
         self._lock_file = opened.lock

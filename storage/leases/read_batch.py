@@ -1,7 +1,7 @@
 """What was read of a queue to be leased: columns of its messages, and their records."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from zlib import crc32
 
@@ -33,6 +33,11 @@ class ReadBatch:
     keys: U32
     sizes: I64
     records: Buffer
+
+    def before(self, end: int) -> "ReadBatch":
+        """As far as `end`."""
+        inside = self.take(np.arange(int(self.offsets.searchsorted(end))))
+        return replace(inside, end=end)
 
     def take(self, rows: I64) -> "ReadBatch":
         """Only these of the messages, ascending."""

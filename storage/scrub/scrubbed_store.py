@@ -8,6 +8,7 @@ from ..config import StoreConfig
 from ..disk.file_system import FileSystem
 from ..dispatch.reput import ReputService
 from ..log.commit_log import CommitLog
+from ..log.log_scanner import Damage
 from ..metadata.log_identity import LogIdentity
 from ..positions import Position
 from .log_mending import Pace, Patch, at_once
@@ -36,6 +37,9 @@ class ScrubbedStore(Protocol):
 
     @property
     def reput(self) -> ReputService: ...
+
+    @property
+    def damages(self) -> list[Damage]: ...
 
     @property
     def log_identity(self) -> LogIdentity: ...

@@ -20,6 +20,7 @@ to be right. A page elsewhere in the file that cannot be read stops the mending 
 that page has its patch too: then both are written at once.
 
 A place that a reader could not read does not wait for its turn: the block that holds it is next.
+Nor does damage that was met by dispatch, or by a group that waits for the record.
 """
 
 import logging
@@ -231,17 +232,24 @@ class Scrubber:
         return self._bucket.spend(max(cost, work), store.clock.monotonic())
 
     def _hear_readers(self, begin: int) -> None:
-        """What a reader could not read is looked at next, once."""
+        """What a reader or dispatch could not read is looked at next, once."""
         log = self._store.log
         for error in log.unreadable:
-            if (error.file, error.position) in self._heard:
-                continue
-            if len(self._heard) >= MAX_OPEN:
-                self._heard.clear()
-            self._heard.add((error.file, error.position))
-            base = int(Path(error.file).name)
-            bad = base + error.position
-            self.plan.look_at(max(self._record_before(base, bad), begin), bad + error.size)
+            if self._is_new(error.file, error.position):
+                bad = int(Path(error.file).name) + error.position
+                start = self._record_before(bad - error.position, bad)
+                self.plan.look_at(max(start, begin), bad + error.size)
+        for damage in self._store.damages:
+            if damage.start >= begin and self._is_new("", damage.start):
+                self.plan.look_at(damage.start, damage.end)
+
+    def _is_new(self, file: str, position: int) -> bool:
+        if (file, position) in self._heard:
+            return False
+        if len(self._heard) >= MAX_OPEN:
+            self._heard.clear()
+        self._heard.add((file, position))
+        return True
 
     def _record_before(self, base: int, bad: int) -> int:
         """Where a record begins before log offset `bad`, not far if that is possible; at worst

@@ -30,6 +30,7 @@ from ..leases.lease_values import DeadLetters
 from ..leases.queue_leases import QueueLeases
 from ..message_store import MessageStore
 from ..metadata.topics import TopicConfig
+from .damaged_numbers import DamagedNumbers
 from .own_batch import no_host, own_batch
 
 logger = logging.getLogger(__name__)
@@ -65,6 +66,7 @@ class DeadLetterDesk:
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
+        self._damaged = DamagedNumbers(store)
 
     # ---- in
 
@@ -127,17 +129,22 @@ class DeadLetterDesk:
 
     def _record(self, topic: str, queue_id: int, queue_offset: int) -> Record | None:
         result = self._store.reader.get(topic, queue_id, queue_offset, 1, PAGE_BYTES)
-        if not result.count:
-            if result.next_offset > queue_offset:
-                return None
+        if not result.count and result.next_offset <= queue_offset:
             raise StoreError(
                 f"message {queue_offset} of {topic}/{queue_id} cannot be read now "
                 f"({result.status.name})"
             )
         try:
-            return decode_record(bytes(result.records), check_crc=False)
+            record = decode_record(bytes(result.records), check_crc=False) if result.count else None
         except CorruptRecordError as error:
             raise StoreError(f"message {queue_offset} of {topic}/{queue_id}: {error}") from error
+        if record is not None and record.queue_offset == queue_offset:
+            return record
+        # a read skips a number without a record, and gives the next one
+        waiting = self._damaged.first(topic, queue_id, queue_offset, queue_offset + 1)
+        if waiting is not None:
+            raise waiting[1]
+        return None
 
     # ---- out
 

@@ -17,7 +17,6 @@ from typing import Final
 
 import numpy as np
 
-from tandemlog.format.arrays.ragged import byte_array
 from tandemlog.format.constants import SERVICE_TOPIC
 from tandemlog.format.filter.expression import Condition
 from tandemlog.format.lease.policy import Ordering
@@ -38,6 +37,7 @@ from ..leases.lease_values import Reading
 from ..leases.read_batch import ReadBatch, joined, read_batch
 from ..message_store import MessageStore
 from ..reads.results import GetResult
+from .damaged_numbers import DamagedNumbers
 from .own_batch import no_host, own_batch
 
 logger = logging.getLogger(__name__)
@@ -60,6 +60,7 @@ class LeaseDesk:
     def __init__(self, store: MessageStore) -> None:
         self._store = store
         self._fold = store.leases
+        self._damaged = DamagedNumbers(store)
         self._began_at: int | None = None
         self._state_end = -1
         self._written = 0
@@ -91,18 +92,21 @@ class LeaseDesk:
     # ---- what the engine begins with
 
     def ranges(self, topic: str) -> list[tuple[int, int]]:
-        """Minimum and end of each queue of the topic."""
+        """See `range`; of each queue of the topic."""
         config = self._store.topics.get(topic)
         count = max(config.read_queues, config.write_queues) if config is not None else 0
         known = self._store.queue_table.queues_of(topic)
         return [self.range(topic, each) for each in range(max([count - 1, *known]) + 1)]
 
     def range(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Minimum and end of the queue. Numbers below the first message there is are not gone where
+        they wait for their records."""
         dense = self._store.queue_table.get(topic, queue_id)
         if dense < 0:
             return 0, 0
         queues = self._store.queues
-        return queues.min_offset(dense), queues.max_offset(dense)
+        minimum, end = queues.min_offset(dense), queues.max_offset(dense)
+        return self._damaged.least(topic, queue_id, minimum), end
 
     def said(self, group: str) -> Mapping[str, dict[int, QueueProgress]]:
         """What the log says about the group, by topic and queue."""
@@ -193,20 +197,15 @@ class LeaseDesk:
         batch = read_batch(
             start, result.next_offset, result.records, result.sizes.astype(np.int64), keyed=keyed
         )
-        if batch.end <= end:
-            return batch
-        # a filter has looked further than was asked for
-        inside = int(batch.offsets.searchsorted(end))
-        return ReadBatch(
-            start,
-            end,
-            batch.offsets[:inside],
-            batch.log_offsets[:inside],
-            batch.fingerprints[:inside],
-            batch.keys[:inside],
-            batch.sizes[:inside],
-            byte_array(batch.records)[: int(batch.sizes[:inside].sum())].data,
-        )
+        if len(batch.offsets) < batch.end - start:
+            # what waits for its record comes first: it is neither left out nor deleted
+            waiting = self._damaged.first(topic, queue_id, start, min(batch.end, end))
+            if waiting is not None:
+                end, fault = waiting
+                if end == start:
+                    raise fault
+        # a filter may have looked further than was asked for
+        return batch if batch.end <= end else batch.before(end)
 
     def _get(
         self,

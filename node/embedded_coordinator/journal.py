@@ -57,10 +57,12 @@ class Journal:
 
     async def close(self) -> None:
         """Make durable what was added, unless that failed, and end the thread."""
-        if not self.fatal.done():
-            await self.durable()
+        last = asyncio.create_task(self.durable())
+        # it never returns once a commit has failed, which the last one may do too
+        await asyncio.wait((last, self.fatal), return_when=asyncio.FIRST_COMPLETED)
+        last.cancel()
         self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await asyncio.gather(last, self._task, return_exceptions=True)
         await asyncio.to_thread(self._thread.shutdown)
 
     async def _run(self) -> None:

@@ -100,3 +100,16 @@ async def test_closing_makes_durable_what_was_added() -> None:
     journal.add(changed(machine))
     await journal.close()
     assert disk.batches == [1]
+
+
+async def test_closing_ends_although_the_last_commit_fails() -> None:
+    disk, machine = SlowDisk(), new_machine()
+    journal = Journal(disk, lambda _: None)
+    journal.add(changed(machine))
+    closing = asyncio.create_task(journal.close())
+    await settled()
+    disk.broken = True
+    disk.let.release()
+    async with asyncio.timeout(10):
+        await closing
+    assert isinstance(journal.fatal.result(), OSError)

@@ -190,6 +190,9 @@ class ConsumerOffsets:
             by_hand = floor is not None and row.queue_offset < floor
             keep = 0 if before is None or by_hand else before
             offsets[queue_id] = max(keep, row.queue_offset)
+        if before is not None:
+            # a table that says the same would bring nothing new, and not be saved for it
+            self._unsafe |= offsets.get(queue_id, NO_OFFSET) < before
         self._row_count += (queue_id in offsets) - (before is not None)
         if not floors:
             del self._floors[pair]
@@ -248,6 +251,7 @@ class ConsumerOffsets:
                 limit = max_offset(topic, queue_id)
                 if limit is not None and offset > limit:
                     self._table[topic, group][queue_id] = limit
+                    self._unsafe = True
                     changed.append(ConsumerOffset(group, topic, queue_id, offset))
             self._changes += bool(changed)
         return changed

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from tandemlog.format.errors import FormatError
+from tandemlog.format.transaction.decision import NO_OFFSET, GroupOffset
 from tandemlog.testing.memory_files import MemoryFiles
 from tandemlog_server.storage.metadata.consumer_offsets import ConsumerOffset, ConsumerOffsets
 
@@ -162,3 +163,20 @@ def test_a_place_that_a_master_could_not_save_is_saved_once_it_follows() -> None
     again = ConsumerOffsets(PATH, files)
     again.load()
     assert again.offset("g", "T", 0) == 7
+
+
+@pytest.mark.parametrize("how", ["cut", "set by hand", "dropped by hand"])
+def test_what_the_log_takes_back_is_durable_before_a_slave_says_that_it_has_it(how: str) -> None:
+    """Its own log has done the same to the slave, in memory: the table brings nothing new."""
+    slave, files = loaded()
+    master = master_of(slave)
+    for each in (master, slave):
+        if how == "cut":
+            each.clamp(lambda *_: 100)
+        else:
+            to = 100 if how == "set by hand" else NO_OFFSET
+            each.set_floors([GroupOffset("GID_reader", "Orders", 0, at) for at in (282, to)])
+    slave.replace_from_json(master.to_json())
+    after_a_crash = ConsumerOffsets(PATH, files)
+    after_a_crash.load()
+    assert after_a_crash.fetch("GID_reader") == master.fetch("GID_reader")

@@ -10,7 +10,7 @@ from tandemlog.archive.errors import ArchiveError, ObjectMissingError
 from tandemlog.archive.object_store import ObjectStore
 from tandemlog.archive.put_index import put_index
 from tandemlog.format.archive.branches import newest_first
-from tandemlog.format.archive.manifest import StateEntry, encode_manifest
+from tandemlog.format.archive.manifest import Manifest, StateEntry, encode_manifest
 from tandemlog.format.archive.object_name import MANIFESTS
 from tandemlog.format.archive.segment import Segment
 from tandemlog.format.archive.state import CONSUMER_OFFSETS, ArchiveState, encode_state
@@ -103,9 +103,7 @@ class ArchiveWorker:
             case TakeState():
                 return self._take_state(action)
             case Publish(manifest=manifest):
-                name, content = encode_manifest(manifest)
-                self._put(name.key, content)
-                return Published(name)
+                return self._publish(manifest)
             case Delete(key=key):
                 self._objects.delete(key)
                 return Deleted()
@@ -151,6 +149,20 @@ class ArchiveWorker:
         name, content = encode_state(ArchiveState(action.log_offset, texts, prologue, at_ms))
         self._put(name.key, content)
         return StateTaken(StateEntry(name, at_ms, action.prologue), versions)
+
+    def _publish(self, manifest: Manifest) -> Answer:
+        """No manifest names the new objects until now: a prune deletes what an archiver before has
+        put, and this one has found there. Then they are put again."""
+        newest = self._archiver.newest
+        named = set() if newest is None else set(newest[1].keys())
+        try:
+            for key in sorted(set(manifest.keys()) - named):
+                self._objects.get(key, 0, 1)
+        except ObjectMissingError:
+            return Gone()
+        name, content = encode_manifest(manifest)
+        self._put(name.key, content)
+        return Published(name)
 
     def _put(self, key: str, content: bytes | memoryview) -> None:
         self._spend(len(content))

@@ -93,7 +93,8 @@ class TakeState:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Put this manifest. Answer: Published."""
+    """Put this manifest. Answer: Published, or Gone if an object that only it names is not there
+    any more."""
 
     manifest: Manifest
 
@@ -145,7 +146,8 @@ class Damaged:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The log has no such bytes any more: it was cut, or retention deleted them."""
+    """The log has no such bytes any more: it was cut, or retention deleted them. Or the archive has
+    lost what was put."""
 
 
 @dataclass(frozen=True, slots=True)

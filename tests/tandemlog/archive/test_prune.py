@@ -12,6 +12,7 @@ from tandemlog.archive.archive_reader import ArchiveReader
 from tandemlog.archive.backup import backup
 from tandemlog.archive.errors import ObjectMissingError
 from tandemlog.archive.prune import prune
+from tandemlog.format.archive.object_name import STATE
 from tandemlog.format.archive.state import ArchiveState
 from tandemlog_server.node.archive.archive_worker import ArchiveWorker
 from tandemlog_server.storage.archiving.archiver import Archiver, ArchiverConfig
@@ -83,3 +84,32 @@ def test_a_backup_names_nothing_that_a_prune_deleted_while_it_ran() -> None:
     assert ArchiveReader.open(objects).manifest == manifest
     take()
     assert check_archive(ArchiveReader.open(objects)).faults == ()
+
+
+def test_an_archiver_names_nothing_that_a_prune_deleted_before_its_manifest() -> None:
+    """Objects that it has found there may be as old as an archiver that died before its own."""
+    bench = Bench(replace(CONFIG, flush=FlushMode.SYNC))
+
+    class Pruned(FakeObjectStore):
+        """A prune runs once the tables are put, after which the manifest follows."""
+
+        waits = False
+
+        def put(self, key: str, content: bytes | memoryview) -> bool:
+            is_new = super().put(key, content)
+            if self.waits and key.startswith(STATE):
+                self.waits = False
+                prune(self, 0, now_ms=2 * HOUR_MS, grace_ms=HOUR_MS)
+            return is_new
+
+    objects, config = Pruned(), ArchiverConfig(segment_bytes=3_000)
+    worker = ArchiveWorker(bench.store, objects, Archiver("a", config, lambda: 1), lambda _: None)
+    for now in (0.0, 10.0):
+        bench.put(20, size=300)
+        bench.settle()
+        while worker.step(now, is_chosen=True, hurry=True) is None:
+            pass
+        reader = ArchiveReader.open(objects)
+        assert reader.manifest.end == bench.store.confirmed.value
+        assert check_archive(reader).faults == ()
+        objects.waits = True

@@ -36,7 +36,8 @@ class MetadataSource:
     def __init__(self, tables: Mapping[str, TablePort], clock: Clock) -> None:
         self._tables = tables
         self._clock = clock
-        self._frames: dict[str, tuple[int, Sequence[bytes]]] = {}
+        # replaced and never changed: the loop goes through it meanwhile
+        self._frames: Mapping[str, tuple[int, Sequence[bytes]]] = {}
         # of the last encoding: when it ended, and how long it took
         self._encoded: dict[str, tuple[float, float]] = {}
         self.faults: dict[str, str] = {}
@@ -72,7 +73,8 @@ class MetadataSource:
             self.faults[kind] = str(error)
             return False
         self.faults.pop(kind, None)
-        self._frames[kind] = version, [encode_master_frame(piece) for piece in pieces]
+        frames = [encode_master_frame(piece) for piece in pieces]
+        self._frames = {**self._frames, kind: (version, frames)}
         return True
 
     def versions(self) -> dict[str, int]:

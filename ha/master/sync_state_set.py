@@ -97,10 +97,12 @@ class SyncStateSet:
         return self.record.members
 
     def in_force(self) -> tuple[frozenset[Member], ...]:
-        """Every set that an acknowledgement must satisfy."""
-        if self.proposed is None:
+        """Every set that an acknowledgement must satisfy. Any thread may ask."""
+        # read once, and before the record: a proposed set becomes that first
+        proposed = self.proposed
+        if proposed is None:
             return (self.record.members,)
-        return self.record.members, self.proposed.members
+        return self.record.members, proposed.members
 
     def propose(
         self,

@@ -167,3 +167,23 @@ def test_one_that_is_too_large_is_not_encoded_all_the_time(
         source.refresh()
         clock.advance(0.3)
     assert table.encoded <= 4
+
+
+def test_a_table_that_can_be_sent_at_last_comes_while_another_slave_looks_for_news() -> None:
+    """The thread that encodes adds it, the event loop looks."""
+    store = FakeStore(FakeDisk())
+    tables = dict(tables_of(store))
+    late = tables.pop(LOG_IDENTITY)
+    source = MetadataSource(tables, FakeClock())
+    source.refresh()
+
+    class Sent(dict[str, int]):
+        """Everything but the new table was sent."""
+
+        def get(self, kind: str, default: object = None) -> int:
+            tables[LOG_IDENTITY] = late
+            source.refresh()
+            return source.versions()[kind]
+
+    source.newer(Sent())
+    assert LOG_IDENTITY in source.versions()

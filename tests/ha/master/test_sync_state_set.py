@@ -268,3 +268,21 @@ def test_a_disk_that_is_gone_for_good_is_not_waited_for() -> None:
     record = made.propose(both, {"a": 500, "b": 500}, 500, 100.0)
     assert record is not None
     assert (record.members, record.unheard) == (frozenset({M, again, anew}), frozenset())
+
+
+def test_other_threads_ask_for_the_sets_in_force_while_a_change_is_recorded() -> None:
+    """The thread that appends asks whether this master acts alone."""
+
+    class Recorded(SyncStateSet):
+        """Its change is recorded by the event loop right after the first look at it."""
+
+        def __getattribute__(self, name: str) -> object:
+            found = super().__getattribute__(name)
+            if name == "proposed" and found is not None:
+                self.resolved(found)
+            return found
+
+    rules = SetRules(2, RULES.lag_s, RULES.rejoin_s, RULES.dead_s)
+    made = Recorded(InSyncRecord(4, 7, frozenset({M})), rules, M, 100.0)
+    object.__setattr__(made, "proposed", InSyncRecord(4, 8, frozenset({M, A})))
+    assert frozenset({M, A}) in made.in_force()

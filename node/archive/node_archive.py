@@ -75,7 +75,9 @@ async def _choose(service: ArchiveService, rows: Rows, node_id: str) -> None:
 
 def archiver_of(rows: Sequence[common_pb2.NodeStatus]) -> str:
     """The node that is to archive: the first slave in sync by its name, else the master; empty if
-    neither is known."""
-    slaves = sorted(row.node_id for row in rows if row.role == common_pb2.SLAVE and row.in_sync)
+    neither is known. A RocketMQ broker that counts as in sync has no endpoint, and no archiver."""
+    slaves = sorted(
+        row.node_id for row in rows if row.role == common_pb2.SLAVE and row.in_sync and row.endpoint
+    )
     masters = [row.node_id for row in rows if row.role == common_pb2.MASTER]
     return next(iter([*slaves, *masters]), "")

@@ -28,9 +28,12 @@ MASTER, SLAVE = common_pb2.MASTER, common_pb2.SLAVE
 
 
 def row(
-    node_id: str, role: common_pb2.Role.ValueType, in_sync: bool = True
+    node_id: str,
+    role: common_pb2.Role.ValueType,
+    in_sync: bool = True,
+    endpoint: str = "10.0.0.7:7100",
 ) -> common_pb2.NodeStatus:
-    return common_pb2.NodeStatus(node_id=node_id, role=role, in_sync=in_sync)
+    return common_pb2.NodeStatus(node_id=node_id, role=role, in_sync=in_sync, endpoint=endpoint)
 
 
 @pytest.mark.parametrize(
@@ -41,6 +44,7 @@ def row(
         ([row("a", MASTER), row("c", SLAVE), row("b", SLAVE)], "b"),
         ([row("a", MASTER), row("b", SLAVE, in_sync=False), row("c", SLAVE)], "c"),
         ([row("a", MASTER), row("b", SLAVE, in_sync=False)], "a"),
+        ([row("z", MASTER), row("rocketmq:10.0.0.8", SLAVE, endpoint="")], "z"),
     ],
 )
 def test_the_first_slave_in_sync_archives(rows: list[common_pb2.NodeStatus], expected: str) -> None:

@@ -107,10 +107,15 @@ class StoreParts:
         service_files = []
         for fold in self.service_folds:
             file = FoldFile(fold, paths.folds / fold.name, files, monotonic)
+            if fold is self.transactions:
+                file.before_write = self._save_offsets
             fold.saved = file.read
             service_files.append(file)
         self.folds: tuple[Fold, ...] = (self.producers, *self.service_folds)
         self.fold_files = (self.producer_file, *service_files)
+
+    def _save_offsets(self) -> None:
+        self.consumer_offsets.save_unsafe(self.clock.now_ms())
 
     def _service_folds(self) -> tuple[ServiceFold, ...]:
         self.delays, self.leases = DelayFold(), LeaseFold()

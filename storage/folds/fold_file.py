@@ -27,12 +27,14 @@ FOLDS_SHARE = 0.05
 
 
 class FoldFile:
-    """See the module; one caller at a time."""
+    """See the module; one caller at a time. `before_write` makes durable what the fold has changed
+    beside itself up to its snapshot: no open applies these records again."""
 
     def __init__(
         self, fold: Fold, path: Path, files: FileSystem, monotonic: Callable[[], float]
     ) -> None:
         self.fold = fold
+        self.before_write: Callable[[], None] = lambda: None
         self.path = path
         self._files = files
         self._monotonic = monotonic
@@ -79,6 +81,7 @@ class FoldFile:
             if saved is not None and saved.changes == taken.changes:
                 taken = None
         if taken is not None and taken.log_offset <= flushed:
+            self.before_write()
             began = self._monotonic()
             with refusing(f"{self.path} cannot be written"):
                 write_small(self._files, self.path, taken.encode())

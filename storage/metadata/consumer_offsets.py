@@ -266,6 +266,13 @@ class ConsumerOffsets:
             self._saved()
             return True
 
+    def save_unsafe(self, now_ms: int) -> None:
+        """`save`, if a change that must not be lost is in memory only."""
+        with self._lock:
+            unsafe = self._unsafe
+        if unsafe:
+            self.save(now_ms)
+
     def to_json(self) -> bytes:
         """The whole table in the form of its file, for a slave."""
         with self._lock:

@@ -398,6 +398,21 @@ def test_offsets_never_go_back_but_by_hand() -> None:
     assert bench.store.consumer_offsets.offset("g", "T", 0) is None
 
 
+def test_an_offset_that_was_set_back_by_hand_stays_so_once_the_log_is_not_asked_any_more() -> None:
+    """A snapshot of what the log says is not to be ahead of the table that it has lowered."""
+    bench = bench_of()
+    desk = ready_desk(bench)
+    desk.commit(EndRequest("1", count=0, offsets=(GroupOffset("g", "T", 0, 7),)))
+    bench.settle()
+    bench.store.consumer_offsets.save(now_ms=1)
+    desk.set_offsets((GroupOffset("g", "T", 0, 1),))
+    bench.settle()
+    bench.store.flush()
+    bench.store.persist()
+    bench.crash()
+    assert bench.store.consumer_offsets.offset("g", "T", 0) == 1
+
+
 # ---- stores of brokers
 
 

@@ -188,10 +188,10 @@ class ReputService:
 
     def mended(self, start: int, end: int, *, again: bool = False) -> bool:
         """The log's bytes start .. end-1, which begin and end with records, are right now. Where
-        dispatch had skipped some, or with `again`, what it missed comes everywhere: queues are
-        rebuilt, the index is filled again from there, folds are rebuilt beside those in use.
-        Returns whether there is that to do; `behind` says while there is. Raises StoreError if a
-        file cannot be read or written."""
+        dispatch had skipped some, or with `again`, what it missed comes to queues and index. Folds
+        are always rebuilt, beside those in use: an earlier process may have made them without a
+        record that its queue has. Returns whether there is that to do; `behind` says while there
+        is. Raises StoreError if a file cannot be read or written."""
         with self._lock:
             to, missed = self._to, MissedRecords()
             passed = self._source.mended(start, end)
@@ -201,7 +201,7 @@ class ReputService:
             while at < limit and (batch := self._source.batch(at, limit, index=True)).end > at:
                 missed.add(batch, to.table, to.queues, services)
                 at = batch.end
-            if not (passed or again or missed.lacking):
+            if not (passed or again or missed.lacking or missed.folds):
                 return False
             for dense in missed.queues if passed or again else missed.lacking:
                 to.queues.mark_damaged(dense, f"records at {start}..{end} of the log were mended")

@@ -62,6 +62,18 @@ def test_a_delayed_message_comes_back_and_what_was_delivered_does_not() -> None:
     assert come(bench, desk) == [b"a", b"b", b"c"]
 
 
+def test_a_fold_gets_back_what_an_earlier_process_has_skipped_for_it_alone() -> None:
+    """The queue has had the record all the time, and this process has skipped nothing."""
+    bench, patch = damaged()
+    bench.store.persist()
+    bench.reopen()
+    bench.settle()
+    assert waiting(bench) == 1
+    bench.store.mend([patch])
+    bench.settle()
+    assert waiting(bench) == 2
+
+
 @pytest.mark.parametrize("ends", ["close", "crash", "kill"])
 @pytest.mark.parametrize("dispatched", [False, True])
 def test_what_a_stop_interrupts_is_done_at_the_next_open(ends: str, dispatched: bool) -> None:

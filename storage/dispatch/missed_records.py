@@ -96,16 +96,17 @@ def _has_all(
     numbers: NDArray[np.int64],
     units: NDArray[np.void],
 ) -> bool:
-    """Whether the queue has these units, as far as it still has such numbers."""
+    """Whether the queue has these units, as far as the log still has their records: a queue whose
+    first records were damaged when it was made begins behind them."""
     try:
         minimum, end = queues.min_offset(dense), queues.max_offset(dense)
         at = 0
         while at < len(numbers):
             first = int(numbers[at])
-            if first < minimum:
+            if int(units["physical_offset"][at]) < queues.log_minimum:
                 at += 1
                 continue
-            if first >= end:
+            if not minimum <= first < end:
                 return False
             found = queues.read(dense, first, int(numbers[-1]) - first + 1)
             if not len(found):

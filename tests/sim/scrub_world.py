@@ -107,6 +107,11 @@ class ScrubWorld(StoreWorld):
         if self.wrong is None:
             super().ask()
 
+    def acknowledge(self, node: StoreNode) -> None:
+        """Later, while a byte of its log is wrong: what is acknowledged is looked for there."""
+        if self.wrong is None or self.wrong.node is not node:
+            super().acknowledge(node)
+
     # --- rot, and the scrub
 
     def turn_a_byte(self) -> None:

@@ -266,6 +266,27 @@ def test_a_queue_that_differs_from_its_log_is_rebuilt(trio: Trio, base: Base) ->
     assert trio.scrubber.counts.queues == 1
 
 
+def test_a_queue_made_without_its_first_record_gets_it_when_the_disk_has_it_again(
+    trio: Trio, base: Base
+) -> None:
+    """Nothing lists the damage any more: the queue begins behind a number that its log has."""
+    first = decode_record(trio.store.reader.record_at(0))
+    assert first.queue_offset == 0
+    start, end = sorted(base.spans)[0]
+    path, middle = DIRECTORY / "commitlog" / f"{0:020d}", (start + end) // 2
+    trio.store.persist()
+    turn(trio.files[0], path, middle, 1)
+    dense = trio.store.queue_table.get(first.topic, first.queue_id)
+    trio.store.queues.mark_damaged(dense, "the test says so")
+    trio.store.reput.run_to()
+    assert trio.store.queues.min_offset(dense) > 0
+    turn(trio.files[0], path, middle, 1)
+    trio.store.source.mended(start, end)
+    trio.round()
+    assert trio.scrubber.counts.queues == 1
+    assert served(trio, base) == base.records
+
+
 def test_a_log_of_another_history_says_nothing(trio: Trio, base: Base) -> None:
     path, at, size = place_of(base, -2)
     turn(trio.files[0], path, at + size // 2, 4)

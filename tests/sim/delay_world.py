@@ -154,11 +154,11 @@ class DelayWorld(StoreWorld):
             return
         ahead = node.files.fail_in, node.files.die_in
         node.files.fail_in = node.files.die_in = -1  # who looks here is no part of the world
-        records = list(records_of(node.store))
+        records = list(records_of(node.store, node.damaged))
         node.files.fail_in, node.files.die_in = ahead
         for record in records:
             later = self.later.get(record.body)
-            if record.physical_offset < before or later is None or record.topic in DELAY_TOPICS:
+            if record.physical_offset < before or later is None or not self.ledger.counts(record):
                 continue
             later.came_at = record.physical_offset
             self.count("came")
@@ -235,9 +235,7 @@ class DelayWorld(StoreWorld):
         """Each that was acknowledged came once, or never if it was called back."""
         store = node.store
         assert store is not None
-        came = Counter(
-            record.body for record in records_of(store) if record.topic not in DELAY_TOPICS
-        )
+        came = Counter(record.body for record in records_of(store) if self.ledger.counts(record))
         acknowledged = {fact.body for fact in self.ledger.facts.values()}
         for body, later in self.later.items():
             count = came[body]

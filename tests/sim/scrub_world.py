@@ -74,7 +74,9 @@ class Other:
 
 
 class ScrubWorld(StoreWorld):
-    """See the module."""
+    """See the module. `mends`: how likely the scrub has a round at a step."""
+
+    mends = 1.0
 
     def __init__(self, seed: int) -> None:
         size = Random(f"scrub size of {seed}").choice((2, 3, 3))
@@ -85,7 +87,7 @@ class ScrubWorld(StoreWorld):
         return [*super().make_events(chosen), (12.0, self.turn_a_byte)]
 
     def step(self) -> None:
-        if self.wrong is not None:
+        if self.wrong is not None and self.is_time_to_mend():
             self.mend()
         super().step()
 
@@ -139,7 +141,11 @@ class ScrubWorld(StoreWorld):
             other.may_hear_damage = True
         if self.rng.random() < 0.6:
             node.files.die_in = self.rng.randint(0, 120)
-        self.mend()
+        if self.is_time_to_mend():
+            self.mend()
+
+    def is_time_to_mend(self) -> bool:
+        return self.mends >= 1.0 or self.rng.random() < self.mends
 
     def noted(self, node: StoreNode) -> int:
         """What an open takes for durable: above it, a bad record is the end of the log."""
@@ -203,11 +209,17 @@ class ScrubWorld(StoreWorld):
         if not self.helped(wrong) or wrong.tries >= TRIES:
             self.note(f"{node.name}: byte {wrong.offset} is turned back by hand")
             self.count("by hand")
-            node.files.flip(wrong.path(file_size), position, data[position] ^ wrong.right)
-            self.wrong = None
-            # what dispatch had skipped meanwhile is missing in queues and index
-            with self.on(node):
-                self.round_of(node)
+            self.put_right(wrong, data)
+
+    def put_right(self, wrong: Rot, data: bytes) -> None:
+        """No node has it; `data` is the file with the wrong byte."""
+        file_size = self.settings.commit_log_file_size
+        position = wrong.offset % file_size
+        wrong.node.files.flip(wrong.path(file_size), position, data[position] ^ wrong.right)
+        self.wrong = None
+        # what dispatch had skipped meanwhile is missing in queues and index
+        with self.on(wrong.node):
+            self.round_of(wrong.node)
 
     def helped(self, wrong: Rot) -> bool:
         """Whether another node that is up has the whole block, and the same log up to its end."""

@@ -16,6 +16,7 @@ from sim.store_nodes import StoreNode
 from sim.store_world import StoreWorld
 from tandemlog.format.constants import (
     DEAD_LETTER_PREFIX,
+    DELAY_TOPICS,
     HALF_TOPIC,
     OP_HALF_TOPIC,
     SERVICE_TOPIC,
@@ -28,7 +29,7 @@ from tandemlog_server.storage.errors import StoreError
 from tandemlog_server.storage.metadata.topics import MetadataError
 from tandemlog_server.storage.services.transaction_desk import DECISION_BYTES
 
-NOT_OF_CLIENTS = frozenset({HALF_TOPIC, OP_HALF_TOPIC, SERVICE_TOPIC, UNDECIDED_TOPIC})
+NOT_OF_CLIENTS = DELAY_TOPICS | {HALF_TOPIC, OP_HALF_TOPIC, SERVICE_TOPIC, UNDECIDED_TOPIC}
 SMALL_APPENDS = (100, 600, 2_000)
 
 

@@ -10,7 +10,9 @@ from collections import Counter
 import pytest
 
 from sim.scrubbed_services_mutations import MUTATIONS
-from sim.scrubbed_services_run import played
+from sim.scrubbed_services_world import ScrubbedServicesWorld
+from sim.services_run import played
+from sim.store_world import StoreWorld
 from sim.test_store_sim import is_caught
 
 pytestmark = pytest.mark.sim
@@ -20,11 +22,15 @@ BLOCK = 12
 SEARCH = 30
 
 
+def played_here(seed: int) -> StoreWorld:
+    return played(seed, make_world=ScrubbedServicesWorld)
+
+
 @pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
 def test_what_is_mended_is_neither_skipped_nor_done_twice(first: int) -> None:
     counters = Counter[str]()
     for seed in range(first, min(first + BLOCK, SEEDS)):
-        counters.update(played(seed).counters)
+        counters.update(played_here(seed).counters)
     for what in ("mended", "folds rebuilt", "synced", "came"):
         assert counters[what] > 0, f"worlds in which nothing is {what} prove nothing"
     # not in every dozen of worlds
@@ -35,7 +41,7 @@ def test_what_is_mended_is_neither_skipped_nor_done_twice(first: int) -> None:
 def test_a_rule_that_is_switched_off_is_noticed(name: str) -> None:
     first, mutation = MUTATIONS[name]
     for seed in range(first, first + SEARCH):
-        if is_caught(mutation, played, seed):
-            played(seed)  # with the rule it keeps every promise
+        if is_caught(mutation, played_here, seed):
+            played_here(seed)  # with the rule it keeps every promise
             return
     pytest.fail(f"{name}: no seed below {first + SEARCH} shows it")

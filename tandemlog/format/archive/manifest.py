@@ -136,9 +136,14 @@ class Manifest:
         return self.segments[low:found]
 
     def state_at(self, log_offset: int) -> StateEntry | None:
-        """The newest tables of a log that ended at or below `log_offset`."""
+        """The newest tables of a log that ended at or below `log_offset`; of two with one offset
+        and one time, those without a prologue, which have consumer offsets."""
         fitting = [each for each in self.states if each.name.log_offset <= log_offset]
-        return max(fitting, key=lambda each: (each.name.log_offset, each.at_ms), default=None)
+        return max(
+            fitting,
+            key=lambda each: (each.name.log_offset, each.at_ms, not each.has_prologue),
+            default=None,
+        )
 
     def prologue_at(self, log_offset: int) -> StateEntry | None:
         """The tables with the prologue of a log that begins exactly there."""

@@ -150,6 +150,9 @@ def test_the_tables_of_a_log_are_the_newest_at_or_below_its_end() -> None:
     assert manifest.state_at(0) == states[0]
     assert manifest.prologue_at(600) == states[3]
     assert manifest.prologue_at(400) is None
+    both = Manifest(1_000, LogHistory(), (entry(0, 700),), (states[3], state(600, 4)), 700)
+    assert both.state_at(600) == state(600, 4)
+    assert both.prologue_at(600) == states[3]
 
 
 def test_a_history_keeps_the_terms_that_a_log_forgot() -> None:

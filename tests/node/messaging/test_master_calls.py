@@ -15,6 +15,7 @@ from fakes.messaging_front import fronted
 from tandemlog.rocketmq_v2 import messaging_pb2 as v2
 from tandemlog_server.node.messaging.messaging_call import HANDED_ON, SERVICE
 from tandemlog_server.node.node import Node
+from tandemlog_server.node.pulls import dispatch_wait
 from tandemlog_server.node.settings.listen_endpoints import usable
 from tandemlog_server.node.settings.sections import TransactionsSection
 
@@ -186,9 +187,11 @@ async def test_receives_that_wait_leave_room_for_what_others_send(node: Node) ->
 
 
 async def test_what_a_client_of_a_slave_did_not_take_is_given_back_to_the_master(
-    node: Node,
+    node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client lives: its heartbeats would have the master renew these leases for hours."""
+    # a busy machine may take longer than a second to dispatch what a send looks through
+    monkeypatch.setattr(dispatch_wait, "DISPATCH_WAIT_S", 30.0)
     async with fronted(node, address=node.endpoints.rocketmq_grpc) as (front, client):
         for number in range(32):
             body = b"%02d" % number + b"x" * 90_000

@@ -33,8 +33,7 @@ from .results import GetResult, GetStatus
 FEW: Final = 96
 """Above, columns cost less."""
 MOST_BYTES: Final = 1 << 20
-"""Records within so many bytes of the log are one view of it, and whether they are in memory is one
-question."""
+"""Between the first record and the end of the last: whether they are in memory is one question."""
 
 _HEAD: Final = Struct(">iI4xi4xqqi44xi")
 """Size, magic, queue id, queue offset, physical offset, system flag, and the body's length."""
@@ -148,23 +147,18 @@ class FewRecords:
     def _copy(self, units: Sequence[_Unit], in_memory: bool) -> bytes | None:
         first = units[0][0]
         size = units[-1][0] + units[-1][1] - first
-        if size > MOST_BYTES and in_memory:
+        if size > MOST_BYTES:
             return None
         log = self._log
         try:
-            if size > MOST_BYTES:
-                view_in_memory, view = log.view_in_memory, log.view
-                return b"".join(
-                    [view_in_memory(at, each) or view(at, each) for at, each, _ in units]
-                )
-            whole = log.view_in_memory(first, size) if in_memory else log.view(first, size)
+            view = log.view_in_memory(first, size) if in_memory else log.view(first, size)
         except (OffsetOutOfRangeError, UnreadableError):
             return None
-        if whole is None:
+        if view is None:
             return None
         if size == sum([each for _, each, _ in units]):  # end to end: a topic that is alone
-            return bytes(whole)
-        return b"".join([whole[at - first : at - first + each] for at, each, _ in units])
+            return bytes(view)
+        return b"".join([view[at - first : at - first + each] for at, each, _ in units])
 
     def _are_right(
         self, records: bytes, units: Sequence[_Unit], dense: int, queue_offset: int

@@ -12,7 +12,7 @@ from fakes.crashed_stores import flip
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from tandemlog.format.constants import BODY_LENGTH_OFFSET, MAGIC_OFFSET, PHYSICAL_OFFSET_OFFSET
 from tandemlog_server.storage.errors import StoreBusyError
-from tandemlog_server.storage.reads import few_records, store_reader
+from tandemlog_server.storage.reads import store_reader
 from tandemlog_server.storage.reads.few_records import FEW
 from tandemlog_server.storage.reads.results import GetResult, GetStatus
 
@@ -49,7 +49,6 @@ def both(bench: Bench, offset: int, messages: int, size: int) -> tuple[object, o
 @given(
     sizes=st.lists(st.integers(0, 900), min_size=1, max_size=COUNT),
     crc=st.booleans(),
-    view_bytes=st.sampled_from([few_records.MOST_BYTES, 1_000]),
     asked=st.lists(
         st.tuples(st.integers(0, COUNT + 2), st.integers(0, FEW + 2), st.integers(1, 6_000)),
         min_size=1,
@@ -57,22 +56,18 @@ def both(bench: Bench, offset: int, messages: int, size: int) -> tuple[object, o
     ),
 )
 def test_the_same_as_by_columns(
-    sizes: list[int], crc: bool, view_bytes: int, asked: list[tuple[int, int, int]]
+    sizes: list[int], crc: bool, asked: list[tuple[int, int, int]]
 ) -> None:
     # between them lies what other queues have
     puts = [replace(PLAIN, body=b"x" * size, queue_id=n % 2) for n, size in enumerate(sizes)]
     bench = stored(puts, crc=crc)
     for offset, messages, size in asked:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(few_records, "MOST_BYTES", view_bytes)
-            quick, columns = both(bench, offset, messages, size)
-            found = bench.store.reader.get_in_memory("T", 0, offset, messages, size)
+        quick, columns = both(bench, offset, messages, size)
         assert quick == columns
+        found = bench.store.reader.get_in_memory("T", 0, offset, messages, size)
         assert found is None or told(found) == columns
-        if 0 < messages <= FEW and offset < len(sizes[::2]):
-            assert found is not None or view_bytes < few_records.MOST_BYTES
-        else:
-            assert found is None
+        few = 0 < messages <= FEW and offset < len(sizes[::2])
+        assert (found is not None) is few
 
 
 def test_what_the_disk_would_have_to_be_read_for_is_not_in_memory() -> None:
@@ -116,10 +111,6 @@ def test_an_ordinary_get_needs_no_columns(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(store_reader, "select", refuse)
     found = bench.store.reader.get("T", 0, 1, 3, 1 << 20)
     assert (found.status, found.next_offset, found.count) == (GetStatus.FOUND, 4, 3)
-    # nor does one of records that lie far from each other
-    monkeypatch.setattr(few_records, "MOST_BYTES", 100)
-    assert told(bench.store.reader.get("T", 0, 1, 3, 1 << 20)) == told(found)
-    assert bench.store.reader.get_in_memory("T", 0, 1, 3, 1 << 20) is None
     monkeypatch.setattr(store_reader, "FEW", 2)
     with pytest.raises(AssertionError, match="columns"):
         bench.store.reader.get("T", 0, 1, 3, 1 << 20)

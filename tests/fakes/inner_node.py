@@ -75,6 +75,12 @@ async def until(condition: Callable[..., Any]) -> None:
             await asyncio.sleep(0.01)
 
 
+async def dispatched(node: Node) -> None:
+    """What is in the node's log is in its queues."""
+    store = node.store
+    await until(lambda: store.reputed.value >= store.log.wrote.value)
+
+
 async def append(channel: Stubs, request: broker_pb2.AppendRequest) -> broker_pb2.AppendResponse:
     call = channel.broker.Append(iter([request]))
     async with asyncio.timeout(10):

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from fakes.inner_node import until
+from fakes.inner_node import dispatched
 from fakes.secured_node import token
 from helpers.console_node import ACCESS, Browser, browser_of, console_node, open_console
 from tandemlog.admin import AsyncAdmin
@@ -47,13 +47,8 @@ class Site:
         async with AsyncProducer(self.node.endpoints.listen, options) as producer:
             message = Message(fields.pop("topic", "orders"), body, queue_id=queue, **fields)
             sent = await (await producer.send(message))
-        await self.dispatched()
+        await dispatched(self.node)
         return sent
-
-    async def dispatched(self) -> None:
-        """Until all that was put is in its queue."""
-        store = self.node.store
-        await until(lambda: store.reputed.value >= store.log.wrote.value)
 
 
 @pytest.fixture
@@ -330,7 +325,7 @@ async def test_rights_are_those_of_the_caller(
         assert (session["writes"], session["sends"]) == (False, True)
         answer = await browser.post("/api/messages/send", SENT)
         assert answer.status == 200, await answer.text()
-        await site.dispatched()
+        await dispatched(site.node)
         assert len((await site.get(topic="orders"))["rows"]) == 1
         assert (await site.get("/topics"))["topics"] == ["orders"]
         assert (await browser.post("/api/messages/send", secret)).status == 403

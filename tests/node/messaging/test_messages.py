@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fakes.batches import Put, batch_of
-from fakes.inner_node import until
+from fakes.inner_node import dispatched, until
 from fakes.messaging_client import MessagingClient, a_client, a_node, message
 from tandemlog.format.lease.policy import Backoff, GroupPolicy, Ordering
 from tandemlog.format.record.sys_flag import COMPRESSED
@@ -200,7 +200,7 @@ async def test_messages_that_unpack_to_more_than_an_answer_are_given_one_by_one(
     await client.send("T", b"0")
     puts = [Put("T", body=zlib.compress(bytes(each)), sys_flag=COMPRESSED) for each in sizes]
     await asyncio.to_thread(node.store.put, batch_of(puts))
-    await until(lambda: node.store.reputed.value >= node.store.log.wrote.value)
+    await dispatched(node)
     got = [await client.receive("T") for _ in range(3)]
     assert [[len(each.body) for each in some] for some in got] == [[1, 20 << 20], [20 << 20, 1], []]
 

@@ -18,6 +18,7 @@ import pytest
 
 from fakes.authority import Authority
 from fakes.data_listeners import Cutter, Listener
+from fakes.inner_node import dispatched
 from fakes.secured_node import access_text, running, settings, token, until
 from tandemlog.cluster import data_path
 from tandemlog.cluster.append_call import DataAppendCall, GrpcAppendCall
@@ -79,12 +80,6 @@ async def put(endpoint: str, numbers: Sequence[int], given: ConnectionOptions) -
     async with AsyncProducer(endpoint, ProducerOptions(connection=given)) as producer:
         for number in numbers:
             await producer.send(Message("t", body(number), queue_id=number % 2))
-
-
-async def dispatched(node: Node) -> None:
-    """What is in the node's log is in its queues."""
-    end = node.store.log.wrote.value
-    assert await asyncio.to_thread(node.store.reputed.wait, end, 30)
 
 
 async def read(endpoint: str, count: int, given: ConnectionOptions, **fields: Any) -> list[bytes]:
@@ -432,7 +427,7 @@ for _ in range(30):
                 )
                 assert await process.wait() == 0
                 await until(lambda: bool(node.store.queue_table.count))
-                await until(lambda: node.store.reputed.value == node.store.log.wrote.value)
+                await dispatched(node)
                 ends += node.store.queues.ends_of([0])
         return ends
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from grpc import StatusCode, aio
 
+from fakes.inner_node import dispatched
 from fakes.secured_node import access_text, bearer, channel, running, settings, until
 from tandemlog.format.files.epochs import EpochEntry
 from tandemlog.format.record.producer_mark import ProducerMark
@@ -137,7 +138,7 @@ async def scene(folder: Path) -> AsyncIterator[Scene]:
         made = Scene(node, on, slave)
         stored = await append(made, "t", bearer("owner"), ProducerMark("p", 3, 0, 0, 1))
         assert stored.status == broker_pb2.PUT_OK  # both nodes have it
-        await until(lambda: node.store.reputed.value == node.store.log.wrote.value)
+        await dispatched(node)
         yield made
         following.cancel()
         with suppress(asyncio.CancelledError, aio.AioRpcError):
